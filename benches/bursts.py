@@ -1,9 +1,9 @@
-"""Messages lost on the way from a Python sender: samples at 1 kHz beside clouds of 2 MB at 10 Hz.
+"""Counts the messages that are lost on the way from a Python sender: samples at 1 kHz beside clouds of 2 MB at 10 Hz.
 
     benches/bursts.py [SECONDS]
 
-Counts the messages that a recorder got, with dora's default transport and with `robocache.wait_for_consumers`. One process
-sends both streams, or each stream has its own. Needs the release binaries and the package (`make build python`).
+The messages are counted in a recording, with dora's default transport and with `robocache.wait_for_consumers`. One process
+sends both streams, or each stream has a process of its own. Needs the release binaries and the package (`make build python`).
 """
 
 import os
@@ -18,7 +18,8 @@ S = 1_000_000_000
 
 
 def sender(kinds: str, seconds: float, waits: bool) -> None:
-    """Runs the sending node; `kinds` are its outputs."""
+    """Runs the sending node for `seconds`. The text `kinds` names its outputs, such as `samples-clouds`. With `waits` the node
+    calls `wait_for_consumers`."""
     import numpy as np
     import robocache as rc
 
@@ -42,7 +43,8 @@ def sender(kinds: str, seconds: float, waits: bool) -> None:
 
 
 def lost(folder: pathlib.Path, processes: list[str], seconds: float, waits: bool) -> dict[str, int]:
-    """Runs the dataflow in a folder, and counts the messages that did not arrive."""
+    """Runs the dataflow in a folder, with a sending process for each text of `processes`, such as `samples-clouds`. Returns the
+    number of messages of each stream that were lost on the way."""
     import pyarrow as pa
     from harness import Flow
 

@@ -23,7 +23,7 @@ from run import PERFORMANCE, ROOT, replace_between, save, subplots, time_text
 PLOT = ROOT / "docs" / "performance-gpu.svg"
 ROOM, ROOM_BYTES = "room, 131072 points, 256x256x256", 131072 * 12
 FUSED = "32x256 of 128+32+16 from 150/1000/5000 bfloat16"
-# Rows compared with captured torch.compile, and the largest share of its time that they may take.
+# Targets: the operation and configuration of a row, and the largest share of captured torch.compile's time that it may take.
 TARGETS = [
     ("resample", "32x50->32x16 bfloat16", 0.5),
     ("resample", "64x4096->1024x32 bfloat16", 0.65),
@@ -49,13 +49,13 @@ TARGETS = [
     ("voxelize", "64 x 65536 uniform points, 256x256x256, dense", 0.75),
     ("voxelize", "64 x 65536 uniform points, 256x256x256, bits", 0.5),
 ]
-# Shapes so large that the memory's rate limits them, and the least share of the copy rate
+# Shapes so large that the memory's rate limits them, and the smallest share of the copy rate that they must reach
 COPY_SHAPES, COPY_SHARE = ("256x512->256x256", "1024x512->512x128"), 0.75
-# Largest ratio of a row's time to its time before; a smaller change may be noise
+# Largest allowed ratio of a row's time to its earlier time, since a smaller change may be noise
 SLOWER = 1.03
-# Least speed of four devices relative to one
+# Smallest allowed speed of four devices, relative to one device
 SCALING = 3.8
-# `auto` may be slower than the better of the two by this much.
+# Largest allowed ratio of the time with `device: auto` to the better time of the CPU and the GPU
 AUTO = 1.1
 SCOPES = {"device": "inputs and outputs there", "host": "host to host"}
 WAYS = ("host to device", "device to host")
@@ -83,7 +83,8 @@ class Figures:
         return self.row(*key)["us_p50"]
 
     def peer(self, op: str, config: str, name: str, captured: bool) -> dict:
-        """The fastest row of a peer. A peer may have several variants, `NAME, WAY`; captured ones end in `+ graph`."""
+        """Returns the fastest row of a peer. A peer may have several variants, `NAME, WAY`; the backend of captured rows ends in
+        `+ graph`. Raises Missing if there is no row."""
         end = " + graph" if captured else ""
 
         def is_of(backend):
@@ -102,11 +103,12 @@ class Figures:
         raise Missing(f"ceiling, {config}")
 
     def configs(self, op: str) -> list[str]:
-        """Configurations of an operation that were measured on one device."""
+        """Returns the configurations of an operation that were measured on one device, in the order of the rows."""
         return list(dict.fromkeys(config for of, config, by, _ in self.rows if of == op and not is_shared(by)))
 
     def caption(self) -> str:
-        """The machine and the commands, a warning if they are not of one run, and the ratio of touched bytes to the cache."""
+        """Makes the note under the tables: machine, date and commands, a warning if the rows are of several runs, and the ratio of
+        touched bytes to the L2 cache. Empty without a row of a machine."""
         if not self.machines:
             return ""
 
@@ -128,13 +130,13 @@ class Figures:
 
 
 def is_rotated(op: str, config: str, backend: str, scope: str) -> bool:
-    """True if a row is of captured calls over sets that no cache holds."""
+    """True if captured calls of such a row use so large a number of sets of inputs in turn that none stays in the cache."""
     is_captured = scope == "device" and (backend == "cuda" or backend.endswith("+ graph"))
     return is_captured and op != "ceiling" and not config.endswith(("in L2", "same grids"))
 
 
 def way_of(row: dict) -> str:
-    """The variant of a peer, in brackets; empty if it has one variant only."""
+    """Returns the variant in the backend of a peer's row, in brackets; empty if the peer has one variant only."""
     _, _, way = row["backend"].removesuffix(" + graph").partition(", ")
     return f" ({way})" if way else ""
 
@@ -144,7 +146,7 @@ def us_text(us: float | None) -> str:
 
 
 def target_table(get: Figures) -> list[str]:
-    """Time per call of captured calls, and of calls that are waited for one by one, of robocache and of its peers."""
+    """Makes the table of targets: times of robocache and its peers, captured and alone (waited for one by one), with verdicts."""
     lines = [
         "| | torch.compile, captured | Triton, captured | robocache, early start off | robocache | at most | | "
         "alone: torch.compile | alone: robocache |",
@@ -186,8 +188,8 @@ def at_most(bound: float, actual: float, why: str) -> tuple[str, str, bool]:
 
 
 def bounds(get: Figures):
-    """Figures compared with the machine itself: the name, and a function that gives the bound, the measured value, and True
-    if the bound is met."""
+    """Returns the figures that are compared with the machine itself. A figure is its name, and a function that returns the text
+    of the bound, the text of the measured value, and True if the bound is met."""
     lines = []
     for shape in COPY_SHAPES:
         for dtype in ("bfloat16", "float32"):
@@ -213,7 +215,7 @@ def bounds(get: Figures):
 
 
 def more_bounds(get: Figures):
-    """Figures of several devices and of dataflows, in the form of `bounds`."""
+    """Returns the figures of several devices and of dataflows, as `bounds` does."""
     lines = []
     for config in get.configs("dataflow"):
         for percentile in ("us_p50", "us_p99"):
@@ -253,7 +255,7 @@ def bound_table(lines) -> list[str]:
 
 
 def shared(get: Figures) -> list[tuple[str, str, str]]:
-    """Figures of several devices, ceilings last."""
+    """Returns the operation, configuration and scope of each row whose work several devices shared; rows of ceilings come last."""
     rows = [(op, config, scope) for op, config, backend, scope in get.rows if backend == "cuda x1"]
     return sorted(rows, key=lambda row: row[0] == "ceiling")
 
@@ -270,7 +272,8 @@ def of_copy_text(row: dict) -> str:
     return f"{row['of_copy']:.0%}" if row.get("of_copy") else ""
 
 
-# Columns of the tables of all rows: title, backend and scope, text of a row. A peer's row is its fastest, captured if True.
+# Columns of the tables of all rows: the title, the key of a row, and a function that makes its text. The key is a backend and a
+# scope, or a peer, whose fastest row is shown, and True for captured calls.
 CAPTURED = [
     ("robocache", ("cuda", "device"), lambda row: time_text(row["us_p50"])),
     ("early start off", ("cuda", "device"), lambda row: us_text(row.get("us_early_off"))),
@@ -325,7 +328,8 @@ def row_tables(get: Figures) -> list[str]:
 
 
 def changes(before: Figures, after: Figures) -> tuple[list[str], bool]:
-    """Robocache's rows on the device in two states, and True if no row became slower than allowed."""
+    """Makes the table of robocache's rows on the device before and after a change. Returns the table, and True if no row became
+    slower than allowed."""
     lines, is_slower = ["| | before | after | |", "|---|---|---|---|"], False
     for key, was in before.rows.items():
         if key[2:] != ("cuda", "device") or key[0] == "ceiling" or key not in after.rows:
@@ -340,7 +344,7 @@ def changes(before: Figures, after: Figures) -> tuple[list[str], bool]:
 
 
 def more_tables(get: Figures) -> list[str]:
-    """Tables of several devices, and of dataflows."""
+    """Makes the tables of several devices and of dataflows."""
     lines = bound_table(more_bounds(get))
     if shared(get):
         lines += ["", "| shared among devices | 1 | 2 | 4 |", "|---|---|---|---|"]

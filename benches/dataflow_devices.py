@@ -15,7 +15,8 @@ import sys
 from run import ROOT, run_dataflow
 
 FOLDER = ROOT / "benches" / "dataflow"
-# The path to report, the pattern and the replacement of the source's argument for its length, and its messages a second
+# For each dataflow: the path to report, the pattern and the replacement of the source's number of messages, and its messages a
+# second
 PATHS = {"fuse": ("fused", r"streams \d+", "streams {}", 50), "voxelize": ("voxels", r"clouds \d+", "clouds {}", 40)}
 
 

@@ -34,7 +34,7 @@ CONFIG = {
 
 
 class Plain:
-    """The windows in NumPy: for each modality one search for all rows, one gather on each side, and one interpolation."""
+    """Makes windows as a user would in NumPy: for each modality a search, two gathers and an interpolation of all rows."""
 
     def __init__(self, streams: dict, targets: np.ndarray):
         self.streams = [(m, *streams[m["input"]]) for m in CONFIG["modalities"]]
@@ -43,7 +43,7 @@ class Plain:
         self.steps = np.arange(1 - CONFIG["window"], 1) * (20 * MS)
 
     def __getitem__(self, i) -> dict[str, np.ndarray]:
-        """A window, or several if `i` is an array of indices."""
+        """Makes window `i`, or several windows if `i` is an array of indices."""
         t = self.targets[i, ..., None] + self.steps if np.ndim(i) else self.targets[i] + self.steps
         fused = np.zeros((*t.shape, self.offsets[-1]), np.float32)
         valid = np.empty((*t.shape, len(self.streams)), bool)
@@ -81,7 +81,7 @@ def streams(seconds: float) -> dict:
 
 
 def us_each(take, items, count: int) -> float:
-    """The median of five runs, us for each window."""
+    """Times `take` on all items. Returns the median of five runs, us for each of `count` windows."""
     runs = []
     for _ in range(5):
         start = time.perf_counter()

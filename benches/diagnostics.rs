@@ -14,7 +14,7 @@ const CONFIG: &str = "device: cpu\nplugins: [fuse: { rate_hz: 50, window: 16, ma
 const MESSAGES: i64 = 60_000;
 const RUNS: usize = 11;
 
-/// Sink that overwrites one message with each message that it gets.
+/// Sink that writes each message over the last, as a node whose output is not kept.
 #[derive(Default)]
 struct Overwrite(Message);
 
@@ -38,7 +38,8 @@ fn message(values: usize) -> Message {
     message
 }
 
-/// Time of a message of the wrench, with the observations that it makes due, and of a report, ns.
+/// Plays the minute through a graph, with or without diagnostics. Returns the mean time of a wrench's message, including due
+/// observations, and the time of one report, ns.
 fn measure(is_gathered: bool) -> Result<(f64, f64), AppError> {
     let config = Config::parse(Path::new("robot.yml"), CONFIG)?;
     let app = App::new().with_config(config).add_plugins(plugins::all());

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 const DURATION_NS: i64 = 20_000_000_000;
 const WARM_UP_NS: i64 = 2_000_000_000;
-/// Number of different rows that a stream takes in turn, so that values differ from sample to sample.
+/// Number of different rows of a stream, which repeat, so that values differ from sample to sample.
 const DIFFERENT_ROWS: usize = 97;
 
 struct SampleRows {

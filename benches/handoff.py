@@ -1,15 +1,15 @@
-"""Times from a sensor's message to a torch tensor on the GPU: by a ring on the device, and by the host.
+"""Measures the time from a sensor's message to a torch tensor on the GPU: by a ring on the device, and by host memory.
 
     python benches/handoff.py [--seconds N] > out/handoff.jsonl
 
-Runs a dataflow for each payload and each residence, in turn. It has a source, a node on the GPU, and a policy that brings
-each payload to the GPU in the best way. Rows on standard output have the times
+Runs a dataflow for each payload, policy and residence, in turn. The dataflow has a source, a node on the GPU, and a policy that
+brings each payload to the GPU in the best way. Rows on standard output have the times
 
 - `whole`: from the source's stamp to the tensor,
 - `hop`: from the node's sending to the tensor,
 - `bare`: from the sending of a message with the same metadata and no payload to the policy, which is most of `hop`,
 - `take`: the policy's part of `hop`, from the event to the tensor, with its copy,
-- `held`: the same for every other payload of a ring, which is used in its slot,
+- `held`: `take` for every other payload of a ring, which is used in its slot without a copy,
 - `added`: `hop` less `bare`,
 - `least`: the least work of an idle policy on the GPU, a copy of 16 KiB within the device by torch.
 
@@ -40,7 +40,7 @@ MODALITIES = [
     {"input": name, "dim": dim, "interpolation": "previous"} for name, dim in (("force", 6), ("proprio", 15), ("camera", 128))
 ]
 FUSE = {"rate_hz": 50, "window": 16, "trigger": {"stream": "camera"}, "modalities": MODALITIES}
-# For each payload: the kind of the node, its section, inputs and output, and the messages a second
+# For each payload: the section of the node, its configuration, inputs and output, and the messages a second
 PAYLOADS = {
     "fused 16 x 149": ("fuse", FUSE, ["force", "proprio", "camera"], "fused", 50),
     "bits 256^3": ("voxelize", {**GRID, "layout": "bits", "channels": ["occupancy"]}, ["lidar"], "voxels", 20),

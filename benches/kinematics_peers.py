@@ -1,4 +1,4 @@
-"""Inverse kinematics by robocache, OptIK and TRAC-IK, one target after the other, on one core, in one run.
+"""Measures inverse kinematics by robocache, OptIK and TRAC-IK, one target after the other, on one core, in one run.
 
 pip install numpy optik-py==0.5.0 pytracik==0.0.3
 python benches/kinematics_peers.py URDF BASE TIP [COUNT]
@@ -39,7 +39,7 @@ def matrix(pose: np.ndarray) -> np.ndarray:
 
 
 def error(reached: np.ndarray, wanted: np.ndarray) -> float:
-    """The larger of the distance, in m, and the angle, in rad."""
+    """Returns the error of a reached pose: the larger of the distance, m, and the angle, rad."""
     turn = wanted[:3, :3] @ reached[:3, :3].T
     sine = 0.5 * np.linalg.norm([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]])
     return max(np.linalg.norm(wanted[:3, 3] - reached[:3, 3]), np.arctan2(sine, 0.5 * (np.trace(turn) - 1)))

@@ -1,4 +1,4 @@
-"""Windows per second that PyTorch's DataLoader gives of state alone: from LeRobot's dataset and from robocache's.
+"""Measures the windows per second that PyTorch's DataLoader reads of states: from LeRobot's dataset and from robocache's.
 
 Prints a line of JSON. Both datasets have the same float32 rows of 149 values at 50 Hz, in a temporary folder. One is a
 LeRobotDataset of `observation.state` in episodes of a minute, the other a recording of three streams (128, 6 and 15 values).
@@ -45,7 +45,7 @@ EPISODE = 60 * FPS
 
 
 def rows(count: int) -> np.ndarray:
-    """A random walk of a made-up robot, `[count, DIM]`."""
+    """Makes the states of a made-up robot, a random walk, `[count, DIM]`."""
     return np.cumsum(np.random.default_rng(0).normal(0, 0.01, (count, DIM)), axis=0).astype(np.float32)
 
 
@@ -72,7 +72,7 @@ def make_recording(root: pathlib.Path, values: np.ndarray) -> robocache.Recordin
 
 
 def windows_per_s(dataset, key: str, workers: int, at_least_s: float = 2.0) -> float:
-    """Windows per second of a DataLoader, from its third batch on."""
+    """Measures the windows per second of a DataLoader, from its third batch on, for at least `at_least_s` seconds."""
     order = torch.Generator().manual_seed(0)
     # Workers stay for the next epoch: robocache goes through many epochs in a run.
     loader = DataLoader(
@@ -94,7 +94,7 @@ def windows_per_s(dataset, key: str, workers: int, at_least_s: float = 2.0) -> f
 
 
 def check(lerobot: LeRobotDataset, recording: robocache.RecordingDataset, values: np.ndarray) -> None:
-    """Checks that windows have these rows, and that rows before the start are masked."""
+    """Raises an error unless the windows of both datasets have the rows `values`, and rows before the start are masked."""
     assert len(lerobot) == len(recording) == len(values)
     for at in (0, 3, WINDOW - 1, EPISODE - 1, EPISODE + 500, len(values) - 1):
         wanted = np.arange(at - WINDOW + 1, at + 1)

@@ -1,4 +1,4 @@
-"""Frames a second at which a LeRobot dataset is written: by `robocache convert`, and by LeRobot's own writer.
+"""Measures the frames a second at which a LeRobot dataset is written: by `robocache convert`, and by LeRobot's own writer.
 
 Prints a line of JSON. Both datasets have the same float32 frames, 50 a second, in episodes of a minute. A frame has
 `observation.state` of 32 values, `action` of 8, and a window of the 20 newest samples of a force of 500 Hz x 6.
@@ -58,7 +58,7 @@ def streams(frames: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     random = np.random.default_rng(0)
     made = {}
     for name, width in WIDTHS.items():
-        # Samples of the force begin early enough for a whole window in the first frame.
+        # The force begins early enough for the first frame to have a whole window.
         count, step = (frames * 10 + SAMPLES, PERIOD // 10) if name == "force" else (frames, PERIOD)
         first = START - (SAMPLES - 1) * step if name == "force" else START
         made[name] = first + np.arange(count) * step, random.normal(size=(count, width)).astype(np.float32)
@@ -68,7 +68,7 @@ def streams(frames: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def write_ours(folder: pathlib.Path, frames: int) -> float:
     for name, (stamps, values) in streams(frames).items():
         write_samples(folder / "recording", name, stamps, values)
-    # Each row is a message of its own, so that none comes after the frames of the episode that it begins.
+    # Each beginning of an episode is a message of its own, so that none comes after the frames of its episode.
     recording.ROWS = 1
     begins = START + np.arange(0, frames, EPISODE) * PERIOD
     write_samples(folder / "recording", "begin", begins, np.zeros((len(begins), 1), np.int64))
@@ -105,7 +105,7 @@ def write_theirs(folder: pathlib.Path, frames: int, of: int) -> float:
 
 
 def column(folder: pathlib.Path, name: str, rows: int) -> np.ndarray:
-    """The values in the first rows of a feature, as a flat array."""
+    """Reads the values of a feature in the first `rows` frames of a dataset, as a flat array."""
     values = pq.read_table(sorted((folder / "data").glob("*/*.parquet"))[0], columns=[name])[name].slice(0, rows).combine_chunks()
     while not hasattr(values, "to_numpy") or hasattr(values, "flatten") and str(values.type).startswith(("list", "fixed")):
         values = values.flatten()

@@ -1,4 +1,4 @@
-"""Modes of interpolation by NumPy, by SciPy and as in tf2, on the shapes of `robocache-bench modes`: see peers.py.
+"""Measures modes of interpolation by NumPy, by SciPy and as in tf2, on the shapes of `robocache-bench modes`: see peers.py.
 
 Times of a peer are float64 and count from the first sample, which is exact. Quaternions have length 1. No peer computes
 validity or ages.
@@ -17,20 +17,20 @@ from scipy.spatial.transform import Rotation
 
 TURN = np.float32(2 * np.pi)
 
-# The batch: trajectories, samples and targets of each, values of a sample
+# The batch: number of trajectories, samples and targets of each, values of a sample
 ROWS, SAMPLES, TARGETS, DIM = 64, 4096, 1024, 32
 BATCH = f"{ROWS}x{SAMPLES}->{TARGETS}x{DIM} float32"
 SPAN_NS = 5_000_000_000
-# One robot: the period in ns and the values of a sample of its camera, its arm and its force sensor
+# The streams of a robot: period in ns and number of values of its camera, its arm and its force sensor
 STREAMS = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)]
 COLUMNS = sum(dim for _, dim in STREAMS)
 WINDOW, STEP_NS, DURATION_NS = 16, 20_000_000, 10_000_000_000
 # Shift of all stamps, so that no target is at a sample.
 BETWEEN_NS = 700_000
-# Length of a stream that a user keeps: the window and the wait
+# Part of a stream that a user would keep, ns: the window and the wait
 KEPT_NS = WINDOW * STEP_NS + 80_000_000
 LIVE = f"live, T = {WINDOW}, 128+15+6 columns, float32, one observation"
-# Columns of the arm: seven joints, a quaternion, the rest
+# Columns of the arm's stream: seven joint angles, a quaternion, and other values
 ANGLES, QUATERNION, REST = slice(0, 7), slice(7, 11), slice(11, 15)
 
 
@@ -51,7 +51,7 @@ def name(package: str) -> str:
 
 
 def around(times: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The samples around each target, and the weight of the later one as a column."""
+    """Returns the indices of the samples before and after each target, and the weight of the later sample, [T, 1]."""
     after = np.searchsorted(times, targets, side="right").clip(1, len(times) - 1)
     before = after - 1
     start = times[before]
@@ -71,7 +71,7 @@ def angle(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def slerp(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Interpolates quaternions of the last axis. Uses the chord for two that are close, with an error below that of float32."""
+    """Interpolates quaternions on the last axis; close quaternions linearly, with an error below that of float32."""
     dot = np.einsum("...i,...i->...", a, b)[..., None]
     sign, dot = np.copysign(np.float32(1), dot), np.minimum(np.abs(dot), 1)
     half, is_close = np.arccos(dot), dot > 0.9995
@@ -82,7 +82,8 @@ def slerp(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def curve(times: np.ndarray, samples: np.ndarray, targets: np.ndarray, tangent) -> np.ndarray:
-    """A cubic Hermite curve from only the four samples around each target. The function `tangent` gives h times the tangent."""
+    """Interpolates by a cubic Hermite curve through the four samples around each target. The function `tangent` returns the slope
+    at a sample, multiplied by the distance h of the two inner samples."""
     before, after, weight = around(times, targets)
     last = len(times) - 1
     left, right = np.maximum(before - 1, 0), np.minimum(after + 1, last)
@@ -103,7 +104,8 @@ def bessel(h, outer, _other, d, d_outer, _d_other):
 
 
 def monotone(h, outer, other, d, d_outer, d_other):
-    """Monotone cubic of PCHIP."""
+    """Returns the slope of PCHIP, a monotone cubic, at a sample, multiplied by the distance h to the sample at the other end of the
+    interval."""
     whole = 3 * (h + outer)
     has = outer > 0
     inside = ((h + 2 * outer) / whole).astype(np.float32)[:, None]
@@ -141,7 +143,7 @@ def scipy_linear(times: np.ndarray, samples: np.ndarray, targets: np.ndarray) ->
 
 
 def scipy_slerp(times: np.ndarray, samples: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Interpolates as `Slerp` does, but all quaternions at once, and only between the samples that a target needs."""
+    """Interpolates as SciPy's `Slerp` does, but all quaternions at once, and only between the samples that a target needs."""
     before, after, weight = around(times, targets)
     count = samples.shape[1] // 4
     a, b = (Rotation.from_quat(samples[at].reshape(-1, 4)) for at in (before, after))
@@ -220,7 +222,7 @@ def batch() -> None:
 
 
 class Robot:
-    """Ten seconds of the streams, and the targets of the observations."""
+    """Ten seconds of a robot's streams, and the targets of its observations."""
 
     def __init__(self):
         self.times, self.samples = [], []
@@ -231,12 +233,13 @@ class Robot:
             self.samples.append(samples.astype(np.float32))
         turn = self.samples[1][:, QUATERNION]
         turn /= np.linalg.norm(turn, axis=1, keepdims=True)
-        # Two samples follow the last target, as `cubic` needs them.
+        # Two samples of each stream must follow the last target, since `cubic` needs both.
         end = min(times[-2] for times in self.times)
         self.targets = np.arange(2_000_000_000, end, STEP_NS)
 
     def observations(self, observe) -> tuple[list[float], np.ndarray]:
-        """Time of each observation, us, and all observations. The samples of a stream kept at a target are a slice."""
+        """Makes all observations by `observe`, which gets only the samples around each target, as a user would keep them. Returns
+        the time of each observation, us, and the values."""
         taken, made = [], []
         for target in self.targets:
             kept = []
@@ -252,7 +255,7 @@ class Robot:
         return taken, np.stack(made)
 
     def write(self, path: pathlib.Path) -> None:
-        """Writes the input of tf2_like.cpp."""
+        """Writes streams and targets to a file, as tf2_like.cpp reads them."""
         with path.open("wb") as file:
             for times, samples in zip(self.times, self.samples, strict=True):
                 file.write(np.int64(len(times)).tobytes() + times.astype(np.int64).tobytes() + samples.tobytes())
@@ -260,7 +263,8 @@ class Robot:
 
 
 def observer(arm):
-    """Makes a function of an observation: the camera's newest frame, the arm by `arm`, the force by linear interpolation."""
+    """Makes a function that computes an observation: the camera's newest frame, the arm's joints and pose by the function `arm`,
+    and the force by linear interpolation."""
 
     def observe(kept, targets, out):
         (times, frames), (arm_times, arm_samples), (force_times, force) = kept

@@ -1,10 +1,10 @@
-"""The table of Nsight Compute's figures in docs/performance.md: `ncu.py [--write] CSV ...`.
+"""Makes the table of Nsight Compute's figures in docs/performance.md: `ncu.py [--write] CSV ...`.
 
 The CSVs come from `make profile-gpu`, by `ncu --csv --page raw` of `robocache-bench profile`. A kernel that was launched with
 several grids has a row for each grid, with the median of its launches. If a row is in several files, the last file counts.
 
-The floor of a row is the time in which its busiest unit would do the same work at its peak rate. It is not less than the time
-of a launch, which is that of the shortest kernel of the table: this kernel moves next to nothing.
+The floor of a row is the time in which the busiest unit would do the work of the kernel at its peak rate. The floor is at least
+the time of a launch, taken from the shortest kernel of the table, which moves next to nothing.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import statistics
 
 from run import PERFORMANCE, replace_between
 
-# The name of each column, and its metric; percentages are of the peak while the kernel runs.
+# Columns by name, and the metric of Nsight Compute; percentages are of the peak rate while the kernel runs.
 COLUMNS = {
     "us": "gpu__time_duration.sum",
     "DRAM %": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -23,14 +23,14 @@ COLUMNS = {
     "occupancy %": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "registers": "launch__registers_per_thread",
 }
-# Units, of which the busiest one bounds a kernel.
+# Columns of the units that can bound a kernel: the busiest unit does.
 BOUNDS = ["DRAM %", "L2 %", "L1 %", "SM %"]
-# Units of time, and the number of them in a microsecond.
+# Units of time, and how many are a microsecond.
 UNITS = {"ns": 1e3, "us": 1.0, "ms": 1e-3}
 
 
 def read(path: str) -> dict[tuple[str, str], list[list[float]]]:
-    """Figures of each launch, by kernel and grid."""
+    """Reads a CSV. Returns the figures of each launch, by kernel and grid, in the order of COLUMNS."""
     with open(path, newline="") as file:
         # Lines that ncu and the program print are between the lines of the table.
         names, units, *launches = csv.reader(line for line in file if line.startswith('"'))

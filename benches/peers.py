@@ -1,5 +1,5 @@
-"""Times of the same work by peers: NumPy, spconv and Open3D on the CPU, PyTorch, Triton and CuPy on the GPU. Prints one JSON
-line per row, like the Rust benchmarks.
+"""Measures peers at the work of robocache: NumPy, spconv and Open3D on the CPU, PyTorch, Triton and CuPy on the GPU. Prints one
+JSON line per row, like the Rust benchmarks.
 
   - python benches/peers.py resample             needs NumPy
   - python benches/peers.py modes TF2_LIKE       needs SciPy; TF2_LIKE is the program compiled from tf2_like.cpp
@@ -144,7 +144,7 @@ def voxelize(folder: str) -> None:
 
     open3d = version("Open3D")
     theirs = [legacy(points) for points in clouds]
-    # The grid of Open3D starts at the cloud's least corner, so that other points share a voxel.
+    # The grid of Open3D starts at the smallest coordinates of the cloud, so that other points share a voxel.
     expect_voxels("Open3D", len(theirs[0].voxel_down_sample(VOXEL_M).points), tolerance=0.25)
     measure("voxelize", f"{open3d} voxel_down_sample: mean", config, theirs, lambda c: c.voxel_down_sample(VOXEL_M), 2)
     to_grid = o3d.geometry.VoxelGrid.create_from_point_cloud

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 const WARM_UP: usize = 20;
 const RUNS: usize = 200;
-/// Bytes of inputs and outputs together that calls go through before one is used again.
+/// Size of all inputs and outputs that calls use in turn, bytes, so that a batch has left the caches before it is used again.
 const WORKING_SET: usize = 512 << 20;
 
 fn main() {

@@ -33,7 +33,7 @@ PEERS = ROOT / "out" / "peers"
 PARTS = ["resample", "fuse", "voxelize", "modes", "peers", "dataflows"]
 BENCHES = ["resample", "fuse", "voxelize"]
 
-# Each path: the sink's input, the source's output that causes it, and the size of its messages if the input has two sizes
+# For each path: the sink's input, the source's output that causes it, and the size of its messages if the input has two sizes
 OBSERVATION_BYTES, WRENCH_BYTES = 16 * 149 * 4, 6 * 4
 DATAFLOWS = {
     "fuse": {
@@ -48,7 +48,7 @@ WARM_UP_SHARE = 0.08
 
 
 def build() -> dict[str, str]:
-    """Builds nodes and benchmarks, and gives the benchmarks' executables."""
+    """Builds the nodes and the benchmarks. Returns the executable of each benchmark by name."""
     # One command builds everything, so that dora is built once; see the note in the Makefile.
     command = ["cargo", "build", "--release", "--workspace", "--bins", "--examples", "--locked"]
     command += [argument for bench in BENCHES for argument in ("--bench", bench)]
@@ -63,7 +63,7 @@ def build() -> dict[str, str]:
 
 
 def peers_python() -> pathlib.Path:
-    """The Python of an environment for the peers alone, since spconv does not work with a recent NumPy."""
+    """Makes an environment for the peers only, since spconv does not work with a recent NumPy. Returns its Python."""
     requirements = ROOT / "benches" / "requirements-peers.txt"
     stamp = PEERS / "requirements-peers.txt"
     python = PEERS / "bin" / "python"
@@ -91,7 +91,8 @@ def read_csv(name: str) -> list[dict]:
 
 
 def run_dataflow(name: str, file: str | None = None) -> dict[str, dict]:
-    """Runs a dataflow, or its variant `file`, and gives for each path the times of messages from the source to the sink."""
+    """Runs the dataflow `name`.yml, or its variant `file`. Returns the times from the source to the sink, for each path that
+    messages take."""
     for log in ("source.csv", "sink.csv"):
         (OUT / log).unlink(missing_ok=True)
     dora = shutil.which("dora", path=f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -158,7 +159,7 @@ def peer_voxels() -> list[dict]:
 
 
 def voxel_rows() -> list[dict]:
-    """Sparse voxels of the room's clouds, by robocache and the peers."""
+    """Measures sparse voxels of the room's clouds, by robocache and the peers."""
     benches = build()
     peers_python()
     write_clouds(benches)
@@ -166,7 +167,7 @@ def voxel_rows() -> list[dict]:
 
 
 def mode_rows() -> list[dict]:
-    """Every mode of interpolation on the CPU, by robocache and the peers."""
+    """Measures every mode of interpolation on the CPU, by robocache and the peers."""
     tf2_like = OUT / "tf2_like"
     OUT.mkdir(parents=True, exist_ok=True)
     options = ["-std=c++17", "-O3", "-DNDEBUG", "-Wall", "-Wextra", "-Werror"]
@@ -193,7 +194,7 @@ class Figures:
         self.rows = rows
 
     def __call__(self, part: str, op: str, config: str = "", peer: str = "") -> dict:
-        """The first row whose `config` and `peer` start like this."""
+        """Returns the first row whose `config` and `peer` start with these texts."""
         for row in self.rows:
             if (row["part"], row["op"]) == (part, op) and row["config"].startswith(config):
                 if row.get("peer", "").startswith(peer):
@@ -210,7 +211,7 @@ def time_text(us: float) -> str:
     return f"{us:.3g} us" if us < 100 else f"{us:.0f} us"
 
 
-# Names in benches/peers.py of the peers' fastest ways to occupancy and count
+# The peers' fastest ways to occupancy and count, by their names in benches/peers.py
 SPARSE_PEERS = [
     "PointToVoxel: points, count",
     "PointToVoxel: points, count, then mean",
@@ -236,7 +237,7 @@ def p50_p99(row: dict) -> tuple[str, str]:
 
 
 def voxel_targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
-    """The targets for sparse voxels, a part of `targets`."""
+    """Returns the part of `targets` that is for sparse voxels."""
     cloud = get("voxelize", "voxelize", f"{CLOUD}, coo")
     peers = {row["peer"].partition(" ")[2].partition(" ")[2]: row for row in get.peers("voxelize")}
     what = "131,072 points to sparse voxels: occupancy, count, mean"
@@ -250,7 +251,7 @@ def voxel_targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
 
 
 def targets(get: Figures) -> list[tuple[str, str, str, str, str, bool]]:
-    """The targets and the figures: name, robocache's p50 and p99, the peer, the factor, and True if the target is met."""
+    """Returns a row for each target: its name, robocache's p50 and p99, the peer, the factor, and True if the target is met."""
     batch, interp = get("resample", "resample", BATCH), get("peers", "resample", peer="NumPy", config=BATCH)
     observation = get("fuse", "fuse", "T = 16, 128 + 15 + 6 columns, float32, one")
     in_place, copied = get("dataflows", "dense", "in place"), get("dataflows", "dense", "dense 256")
@@ -314,7 +315,7 @@ def full_table(get: Figures) -> list[str]:
 
 
 def mode_table(rows: list[dict]) -> list[str]:
-    """Times of each mode, and the factor by which the peers are slower."""
+    """Makes the table of modes: the time of each mode, and the factor by which the peers are slower."""
     lines = [f"| | robocache p50 | p99 | {' | '.join(MODE_PEERS)} |", f"|---|---|---|{'---|' * len(MODE_PEERS)}"]
     for op, modes in MODES.items():
         for mode in modes:
@@ -330,7 +331,7 @@ def mode_table(rows: list[dict]) -> list[str]:
 
 
 def replace_between(page: pathlib.Path, marker: str, lines: list[str]) -> None:
-    """Puts lines between `<!-- marker -->` and `<!-- /marker -->`, if the page has them."""
+    """Replaces the lines of a page between `<!-- marker -->` and `<!-- /marker -->`, if the page has these marks."""
     text = page.read_text()
     pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
     body = "\n".join(lines)
@@ -353,7 +354,7 @@ def write_modes(rows: list[dict], when: str) -> None:
 
 
 def subplots(*args, **kwargs) -> tuple:
-    """A figure and its axes, set up so that equal figures give equal files."""
+    """Makes a figure and its axes, set up so that equal figures give equal files."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -414,7 +415,7 @@ def plot(get: Figures, when: str) -> None:
     save(figure, PLOT, f"Bar and number: p50; line: up to p99. {machine()}, {when}, `make bench`")
 
 
-# The paths through robocache, in the plot
+# Paths of the plot that go through robocache
 PATH_NAMES = {
     "fused": "robocache: 16 x 149 observation",
     "voxels": "robocache: sparse voxels",

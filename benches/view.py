@@ -1,4 +1,4 @@
-"""The cost of a message in the viewer, in the thread that takes it and in the thread that draws it into a file.
+"""Measures the cost of a message in the viewer: in the thread that takes it, and in the thread that draws it into a file.
 
 `make bench-view` prints the table of nodes/view/README.md.
 """
@@ -19,7 +19,7 @@ SECONDS = 3.0
 
 
 def observation(k: int) -> tuple:
-    """An observation of 16 rows of 149 columns in three modalities, as in the demo."""
+    """Makes an observation of 16 rows of 149 columns in three modalities, as in the demo, and its metadata."""
     window, count = 16, 3
     stamps = [(k + row) * 33 * MS for row in range(window)]
     said = {
@@ -43,7 +43,7 @@ def cloud(count: int):
 
 
 def voxels(shape: tuple, count: int):
-    """A dense grid of two channels."""
+    """Makes a dense grid of two channels, and its metadata."""
     dense = np.zeros((2, np.prod(shape)), np.float32)
     dense[:, np.random.default_rng(0).choice(dense.shape[1], count, replace=False)] = 1
     said = {
@@ -74,7 +74,7 @@ CASES = {
 
 
 def measure(make) -> tuple[float, float]:
-    """CPU times of this process for a message, s: to take it, and to draw and write it."""
+    """Returns the CPU times of this process for a message, s: to take it, and to draw and write it."""
     messages = [make(k) for k in range(32)]
     taking = drawing = 0.0
     with tempfile.TemporaryDirectory() as folder:

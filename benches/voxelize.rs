@@ -28,7 +28,7 @@ const POINTS: usize = BEAMS * COLUMNS;
 const CLOUDS: usize = 8;
 const ROUNDS: usize = 40;
 
-/// A sweep of the room after the sensor has moved `step` times.
+/// Makes a sweep of the room, after the sensor has moved `step` times.
 fn sweep(step: usize) -> Vec<[f32; 3]> {
     scene::sweep(step, BEAMS, COLUMNS)
 }

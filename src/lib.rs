@@ -41,7 +41,7 @@
 //! ```
 //!
 //! Beside it an [`Attached`](ops::align::Attached) ties messages of other streams, such as voxel grids, to the rows of each
-//! observation: the newest that is not newer than the row.
+//! observation. Each row gets the newest message that is not newer than the row.
 //!
 //! # Point clouds to voxel grids
 //!

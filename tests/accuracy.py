@@ -46,7 +46,8 @@ AGREEMENT = {
 
 @dataclasses.dataclass
 class Stream:
-    """Samples as they are published, and the true values at targets between them. Rotations are quaternions, x y z w."""
+    """Samples of a stream as they are published, and the true values at targets between the samples. Rotations are quaternions, x y
+    z w."""
 
     times: np.ndarray
     values: np.ndarray
@@ -67,7 +68,7 @@ class Stream:
         return cls(times[kept], values[kept], times[others], values[others])
 
     def published(self, values: np.ndarray) -> "Stream":
-        """The stream with other values of its samples."""
+        """Makes a copy of the stream whose samples have other values."""
         return dataclasses.replace(self, values=values)
 
 
@@ -77,7 +78,7 @@ def seconds(stream: Stream) -> tuple[np.ndarray, np.ndarray]:
 
 
 def resample(folder: pathlib.Path, asked: list[tuple[Stream, str]]) -> list[np.ndarray]:
-    """Resamples each stream in its mode, at its targets, with robocache-resample."""
+    """Resamples each pair of a stream and a mode in `asked`, at its targets, with robocache-resample."""
     flow, modes = Flow(folder), sorted({mode for _, mode in asked})
     steps = []
     for stream, mode in asked:
@@ -176,7 +177,7 @@ def degrees(stream: Stream, values: np.ndarray) -> np.ndarray:
 
 
 def jittered(rate_hz: float, length_s: float, random: np.random.Generator) -> np.ndarray:
-    """Stamps up to 30 % of a period early or late."""
+    """Makes stamps at `rate_hz`, each at random up to 30 % of a period early or late."""
     count = round(rate_hz * length_s)
     return np.rint((np.arange(count) + random.uniform(-0.3, 0.3, count)) / rate_hz * S).astype(np.int64) + S
 
@@ -237,7 +238,8 @@ def recorded_curves(data: pathlib.Path) -> dict[str, Stream]:
 
 
 def recorded_bursts(data: pathlib.Path) -> dict[str, Stream]:
-    """Messages of a car's CAN bus, stamped when they were read, with targets midway between samples. The truth is not known."""
+    """Messages of a car's CAN bus, stamped at the time of reading, with targets midway between samples. The true values are not
+    known."""
     bursts = {}
     for what, name in [("steering angle, degrees", "steering_angle"), ("speed, m/s", "speed")]:
         times, values = (np.load(data / "comma2k19_drive_1min" / f"CAN_{name}_{part}.npy") for part in ("t", "value"))
@@ -382,7 +384,7 @@ def agreement(asked: list[tuple[Stream, str]], of) -> list[Bound]:
 
 
 def factors(*errors: dict[str, dict[str, np.ndarray]]) -> list[Bound]:
-    """Bounds on the ratios of two modes' errors, rms."""
+    """Bounds on the ratios between the rms errors of two modes."""
     of = {what: by_mode for group in errors for what, by_mode in group.items()}
 
     def compared(table: list[tuple[str, str, str, float]]) -> Iterator[tuple[str, float, float]]:

@@ -8,14 +8,14 @@ use robocache::ops;
 use robocache::ops::align::{AlignConfig, Aligner, Window};
 use std::collections::VecDeque;
 
-/// A stream with its rules, and its samples (ms, values) in order of arrival.
+/// A random stream with its rules, and its samples (ms, values) in order of arrival.
 #[derive(Clone, Debug)]
 struct RandomStream {
     dim: usize,
     latency: i64,
     reorder: i64,
     wait: bool,
-    /// End of the channels and rule of each group.
+    /// Groups of channels: for each the channel at which it ends (exclusive), and its rule.
     groups: Vec<(usize, Rule)>,
     samples: Vec<(i64, Vec<f32>)>,
 }
@@ -34,7 +34,7 @@ struct Robot {
     stride: i64,
     emit_every: i64,
     max_wait: Option<i64>,
-    /// The trigger in YAML. The oracle knows the grid alone (`null`).
+    /// YAML of the trigger. The oracle supports only targets on the time grid (`null`).
     trigger: &'static str,
     streams: Vec<RandomStream>,
 }
@@ -118,7 +118,7 @@ fn look(window: &mut Window<'_>) -> Observation {
     }
 }
 
-/// An event of a stream, which is given by its index. The time of a sample is in ms.
+/// Event of the stream that has this index. Times of samples are in ms.
 #[derive(Clone, Debug)]
 enum Event {
     Sample(usize, i64, Vec<f32>),
@@ -150,7 +150,7 @@ struct Oracle<'a> {
     robot: &'a Robot,
     came: Vec<Vec<(i64, &'a [f32])>>,
     open: Vec<bool>,
-    /// The grid's clock.
+    /// Grid clock: the newest time of the streams that are waited for, ms.
     clock: Option<i64>,
     sent: Option<i64>,
     late: i64,
@@ -222,7 +222,8 @@ impl<'a> Oracle<'a> {
         (-100..1000).map(|k| k * PERIOD).find(|&t| t >= start)
     }
 
-    /// The newest time of the streams that lead, if one has a sample.
+    /// Returns the newest time of the streams that set the grid clock: open ones that are waited for or, if none is open, all of
+    /// them. `None` without a sample.
     fn leaders_newest(&self) -> Option<i64> {
         let is_waited_for = |stream: &usize| self.open[*stream] && self.robot.streams[*stream].wait;
         let newest_of =
@@ -373,7 +374,7 @@ fn robot(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = 
     })
 }
 
-/// Generates a robot whose targets are the samples of its first stream.
+/// Generates a robot whose targets are the times of its first stream's samples.
 fn led(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Robot> {
     let triggers = [
         "{ stream: s0 }",
@@ -387,7 +388,7 @@ fn led(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Ro
     })
 }
 
-/// Generates a robot with targets on the grid or at samples.
+/// Generates a robot with targets on the time grid, or at the samples of a stream.
 fn any_robot(streams: impl Strategy<Value = RandomStream> + Clone) -> impl Strategy<Value = Robot> {
     prop_oneof![robot(streams.clone()), led(streams)]
 }
@@ -517,7 +518,7 @@ proptest! {
         }
     }
 
-    /// Sends the samples one by one, and several in a message.
+    /// The same samples are sent one by one, and several in a message.
     #[test]
     fn splitting_a_stream_into_chunks_changes_nothing(
         robot in any_robot(ordered_stream()),

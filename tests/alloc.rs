@@ -28,7 +28,7 @@ use robocache::stream::{
 };
 use std::sync::Arc;
 
-/// Configuration of `align:` and of `fuse:`.
+/// YAML keys that the sections `align:` and `fuse:` of the tests share.
 const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
     { input: camera, dim: 128, interpolation: previous, latency_ms: 33, max_age_ms: 100 },
     { input: force, dim: 6, interpolation: linear, max_gap_ms: 50, reorder_ms: 3 },
@@ -36,7 +36,7 @@ const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
 
 const STREAMS: [(&str, i64, usize); 3] = [("camera", 33, 128), ("force", 1, 6), ("proprio", 2, 15)];
 
-/// Seconds of the streams before allocations are counted.
+/// Seconds of the streams that warm the graph up, before allocations are counted.
 const WARM_UP: std::ops::Range<i64> = 0..3;
 /// Seconds of the streams in which allocations are counted.
 const COUNTED: std::ops::Range<i64> = 3..8;
@@ -158,7 +158,8 @@ fn grouping_messages_allocates_nothing_in_steady_state() {
     }
 }
 
-/// Grids are handed on within the process and held, or clouds come from outside and are copied. Every output is wanted.
+/// Fuse attaches grids that it gets within the process and holds, or clouds that come from outside and are copied. The dataflow
+/// takes every output.
 #[test]
 fn attaching_messages_allocates_nothing_in_steady_state() {
     let voxelize = |layout: &str| {
@@ -232,7 +233,8 @@ fn clocks_allocate_nothing_at_all() {
     assert_eq!(allocations(), before);
 }
 
-/// Reads a cloud with a column that nothing asks for, with nulls and times; a batch of lists; and a sample.
+/// Three kinds of messages are read: a cloud with a column that nothing asks for, with nulls and times; a batch of lists; and a
+/// sample.
 #[test]
 fn reading_messages_allocates_nothing_in_steady_state() {
     let struct_of = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
@@ -326,7 +328,7 @@ fn payloads_in_rings_allocate_nothing_in_steady_state() {
     assert_eq!(allocations(), before);
 }
 
-/// The structs are those of other software, and the names of the joints change their order.
+/// A message is a struct as other software sends it, and the names of its joints change their order.
 #[test]
 fn selecting_from_structs_allocates_nothing_in_steady_state() {
     let structure = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef { Arc::new(StructArray::try_from(columns).unwrap()) };

@@ -28,7 +28,7 @@ fn fuse(keys: &str, attach: &str) -> String {
     )
 }
 
-/// Makes a grid of two channels and two cells, whose values are its time, ms.
+/// Makes the message of a voxel grid of two channels and two cells; each value is the grid's time, ms.
 fn grid(ms: i64) -> Message {
     let mut message = sample(ms * MS, &[ms as f32; 4]);
     message.header.shape.set([2, 2, 1, 1]);
@@ -146,7 +146,7 @@ fn only_what_is_wanted_is_made_and_fused_is_the_same_without_the_rest() {
     }
 }
 
-/// The name, elements and offsets of a column.
+/// Name of a column, bytes of its elements, and offsets of its rows.
 type ColumnBytes = (String, Vec<u8>, Vec<i32>);
 
 /// Returns the header and the columns of a message, without `compute_us`, which differs in every run.
@@ -185,7 +185,7 @@ fn clouds_of_any_length_stand_one_after_the_other() {
     assert_eq!(integers(whole, "clouds.grid_offsets"), [0, 3, 5]);
 }
 
-/// Attaches flat clouds with `fields`, and clouds that are one row of lists.
+/// Clouds are attached in two forms: flat with `fields`, and a struct of one row of lists.
 #[test]
 fn flat_clouds_and_rows_of_lists_are_rows_too() {
     let flat = |ms: i64, points: usize, with_shape: bool| {
@@ -552,7 +552,7 @@ fn a_chain_in_one_process_equals_separate_ones_to_the_byte() {
     }
 }
 
-/// The window is computed on the device, and grids are fetched from there.
+/// Fuse computes the window on the device, and fetches attached grids from there.
 #[test]
 fn a_device_gives_the_same_bytes() {
     let fuse = fuse("window: 4,", "{ input: voxels, max_age_ms: 100 }");
@@ -594,7 +594,7 @@ fn a_device_gives_the_same_bytes() {
     }
 }
 
-/// Replays a recording of the inputs made beside fuse, and a recording of every output.
+/// Replays two recordings: one of the inputs, made beside fuse in one process, and one of every output.
 #[test]
 fn a_replay_gives_the_same_bytes() {
     let folder = |name: &str| {

@@ -83,7 +83,7 @@ fn later_operations_of_the_process_take_host_time() {
     assert!(of("fused").len() >= 48);
 }
 
-/// Times of publication are used if there are any, since times of arrival contain the delay of the transport.
+/// The clock estimates from times of publication if there are any, since times of arrival contain the delay of the transport.
 #[test]
 fn the_estimate_is_of_the_times_of_publication() {
     let text = "plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }, clock: { name: again, inputs: [{ input: imu, lock_s: 1 }] }]";
@@ -125,7 +125,7 @@ fn a_message_without_a_stamp_is_refused_and_moves_nothing() {
     assert!(sent[100..].iter().all(|sent| sent.integer("clock_locked") == 1));
 }
 
-/// A node stamps such a message with the time of its publication, which is in host time already.
+/// A message without a stamp of its own has the time of its publication as the stamp, which is in host time already.
 #[test]
 fn a_message_with_the_time_of_publication_alone_keeps_that() {
     let text =

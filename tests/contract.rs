@@ -29,7 +29,7 @@ use scenario::{Event, Scenario, Trigger};
 
 /// Number of observations after which the rest of a scenario is left out: a clock that is a day off makes millions due.
 const MOST_TARGETS: usize = 1500;
-/// Number of mismatches after which a test stops, to show the one with the fewest events.
+/// Number of mismatches after which a test stops. The mismatch with the fewest events is shown.
 const MOST_MISMATCHES: usize = 12;
 
 /// The operation under test, which gets the same events as the oracle.
@@ -173,7 +173,7 @@ impl Oracle {
         Outcome::Nothing
     }
 
-    /// True if an event is possible now: an open stream can send and close, a closed one can open.
+    /// True if an event is possible in the present state: an open stream can send and close, a closed stream can open.
     fn takes(&self, event: &Event) -> bool {
         match *event {
             Event::Push(i, ..) | Event::Close(i) => self.is_open(i),
@@ -190,7 +190,7 @@ struct Mismatch {
     what: String,
 }
 
-/// Compares the outputs of the operation with the oracle's after each event. `lively` checks the bounds of `Liveness`, too.
+/// Compares the outputs of the operation with the oracle's after each event. If `lively`, also checks the bounds of `Liveness`.
 fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismatch> {
     let mut oracle = Oracle::new(scenario);
     let mut subject = Subject::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
@@ -465,8 +465,9 @@ fn on_random_rigs(salt: u64, cases: u64, make: fn(&mut Random) -> Scenario, chec
     );
 }
 
-/// True if the order of arrival must not change the observations. It may if a stream is not waited for, or closes while others
-/// still send. Reading: it also may if a sample without `reorder_ms` comes twice, since a target that it settled may be sent.
+/// True if the order of arrival must not change the observations. It may change them if a stream is not waited for, or closes while
+/// other streams still send. Reading: it also may if a sample without `reorder_ms` comes twice, since a target that this sample
+/// settled may be sent already.
 fn order_is_free(scenario: &Scenario) -> bool {
     let pushes_first = scenario
         .events
@@ -481,7 +482,7 @@ fn order_is_free(scenario: &Scenario) -> bool {
         })
 }
 
-/// Checks that other orders of arrival give the same observations, if that is promised.
+/// Checks that other orders of arrival give the observations `sent`, if `order_is_free` promises that.
 fn any_order_gives(scenario: &Scenario, sent: &[Observation]) -> Result<(), Mismatch> {
     for seed in 0..if order_is_free(scenario) { 2 } else { 0 } {
         let again = compare(&scenario::shuffled(scenario, &mut Random(seed)), false)?;
@@ -508,7 +509,7 @@ fn offline_every_observation_is_the_naive_one_in_any_order_of_arrival() {
     on_random_rigs(1, 300, scenario::offline, in_any_order);
 }
 
-/// Some streams are attached: messages take the place of their samples.
+/// Attached messages are checked, too: some streams of a scenario have messages in place of samples.
 #[test]
 fn offline_every_attached_message_is_the_naive_one_in_any_order_of_arrival() {
     on_random_rigs(4, 200, |r| scenario::attached(r, scenario::offline), in_any_order);
@@ -532,14 +533,14 @@ fn online_every_observation_is_the_naive_one_and_nothing_silences_the_node() {
     on_random_rigs(2, 300, scenario::online, |scenario| compare(scenario, true).map(drop));
 }
 
-/// Covers absurd stamps of streams that die or come back, first samples far ahead, and changes at run time. Streams close and
-/// open, some are slow, and every trigger is used.
+/// Scenarios have absurd stamps of streams that die or come back, first samples far ahead, and changes at run time. Streams close
+/// and open, some are slow, and every trigger is used.
 #[test]
 fn with_hostile_clocks_every_observation_is_the_naive_one_and_nothing_silences_or_floods_the_node() {
     on_random_rigs(16, 600, scenario::hostile, |scenario| compare(scenario, true).map(drop));
 }
 
-/// The other streams stop, close, open, and get other latencies.
+/// One stream goes on. Other streams stop, close, open, and get other latencies.
 #[test]
 fn while_a_stream_goes_on_nothing_that_others_do_silences_the_node() {
     on_random_rigs(17, 300, scenario::one_steady_stream, |scenario| {

@@ -120,7 +120,7 @@ def broad_imu_mocap_40s(folder: pathlib.Path) -> dict[str, Stream]:
 
 
 def ouster_os1_128_3scans(folder: pathlib.Path) -> dict[str, Stream | Clouds]:
-    """Three sweeps of a lidar with 128 rings on a car, and the IMU in it, on one clock."""
+    """Three sweeps of a lidar with 128 beams on a car, and the IMU in it, on one clock."""
     layout = [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("t_ns", "<u4"), ("col", "<u2"), ("ring", "u1"), ("intensity", "u1")]
     stamps, fields = [], []
     for scan in json.loads((folder / "scans.json").read_text())["scans"]:
@@ -138,7 +138,7 @@ def ouster_os1_128_3scans(folder: pathlib.Path) -> dict[str, Stream | Clouds]:
 
 
 def velodyne_vlp16_4scans(folder: pathlib.Path) -> dict[str, Clouds]:
-    """Four indoor sweeps of a lidar with 16 rings. A stamp is the time of the first point by the host's clock: the stamp of the
+    """Four indoor sweeps of a lidar with 16 beams. A stamp is the time of the first point by the host's clock: the stamp of the
     last packet plus the first point's offset from it."""
     floats = [(name, "<f4") for name in ("x", "y", "z", "intensity", "t_s")]
     layout = [*floats, ("col", "<u2"), ("ring", "u1"), ("return", "u1")]

@@ -41,7 +41,7 @@ fn a_file_without_line_breaks_is_refused() {
     assert!(refused.contains("a line of more than 67108864 bytes"), "{refused}");
 }
 
-/// Reads a table of this text.
+/// Writes `text` to a file and reads it as a table.
 fn read_text(text: &str) -> (Vec<i64>, Vec<String>) {
     let folder = Folder::new();
     let path = folder.0.join("text.csv");

@@ -127,7 +127,8 @@ fn launches_a_kernel() {
     println!("\nSAID: launched, {}", took >= 0.0);
 }
 
-/// The emulator refuses an image that such a driver could not load, and an early start of a kernel that does not wait.
+/// The emulator refuses an image of a kernel that such a driver could not load, and refuses to start a kernel early that does not
+/// wait for its predecessor.
 #[test]
 fn drivers_of_cuda_12_take_the_kernels_that_are_for_them() {
     if !has_drivers() {

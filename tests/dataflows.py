@@ -28,7 +28,7 @@ def dora_says(*arguments: str) -> str | None:
 
 
 def type_problems(manifest: dict, shipped: dict) -> list[str]:
-    """Finds types that a manifest uses and does not repeat as in `shipped`, or repeats and does not use."""
+    """Finds types that a manifest uses but does not define as in `shipped`, and types that it defines but does not use."""
     ports = [*manifest.get("inputs", {}).values(), *manifest.get("outputs", {}).values()]
     used = {port["type"].split("[")[0] for port in ports if port.get("type", "").startswith(PREFIX)}
     repeated = manifest.get("types", {})

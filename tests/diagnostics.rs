@@ -276,7 +276,7 @@ fn a_clock_says_where_it_stands() {
     assert!((imu.clock_skew_ppm.unwrap() - 20.0).abs() < 0.5, "{imu:?}");
 }
 
-/// The stamps of the device are off by a minute, but those that the clock publishes are in host time.
+/// A device whose stamps are off by a minute is not a fault if robocache-clock publishes them in host time.
 #[test]
 fn a_clock_that_is_put_right_is_no_reason_to_warn() {
     for delay_ms in [60_000, -60_000] {
@@ -431,7 +431,7 @@ fn a_grid_without_a_point_is_warned_of_with_the_unit() {
 const LIDARS: &str = "plugins: [voxelize: { origin_m: [-2, -2, -2], voxel_size_m: [1, 1, 1], shape: [4, 4, 4],
     channels: [occupancy], layout: dense, reset_ms: 1000, inputs: [INPUTS] }]";
 
-/// Makes a cloud of one point.
+/// Makes the message of a cloud with a single point.
 fn cloud(stamp_ns: i64) -> Message {
     let mut cloud = sample(stamp_ns, &[0.5, 0.5, 0.5]);
     cloud.header.shape.set([1, 3]);

@@ -446,7 +446,7 @@ fn a_refused_configuration_names_the_file_the_section_and_the_key() {
     );
 }
 
-/// Messages that are wired to one of the two operations do not disturb the other.
+/// Fuse and voxelize have inputs of their own: messages for one operation do not disturb the other.
 #[test]
 fn fuse_and_voxelize_run_side_by_side() {
     let config = "plugins:
@@ -522,7 +522,7 @@ fn an_observation_within_the_process_says_all_that_a_published_one_does() {
     }
 }
 
-/// Such values are not published, and the loss is reported.
+/// A value that the output type can't hold is published as not valid, and a fault reports the loss.
 #[test]
 fn values_that_the_type_cannot_hold_are_counted() {
     let mut robot = Robot::new(graph(&fuse(
@@ -545,7 +545,8 @@ fn values_that_the_type_cannot_hold_are_counted() {
 /// at any time.
 #[test]
 fn what_falls_due_at_once_does_not_pile_up_between_operations() {
-    /// Messages of the first and of the last operation of the chain, and the most by which the last was behind.
+    /// Counts of the messages of the first and the last operation of the chain, and the largest lag of the last operation in
+    /// messages.
     struct Behind {
         first: u64,
         last: u64,
@@ -651,7 +652,8 @@ impl Operation for Stamps {
     }
 }
 
-/// Several samples come at once. The first makes one observation due, and each other sample one more than are made in one go.
+/// Several samples come in one message. The first makes one observation due. Each other sample makes one observation more due than
+/// the operation computes at a time.
 #[test]
 fn observations_of_samples_that_come_at_once_keep_their_order() {
     let two =

@@ -78,7 +78,7 @@ class Run:
     folder: pathlib.Path
 
     def received(self, collector: str, name: str | None = None) -> list[Message]:
-        """The messages that a collector received, in order, on one input or on all."""
+        """Returns the messages that a collector received, in order of arrival, on the input `name` or on all inputs."""
         path = self.folder / f"{collector}.pickle"
         messages = pickle.loads(path.read_bytes())
         problems = [metadata for what, metadata, _ in messages if what == "ERROR"]
@@ -183,7 +183,7 @@ class Flow:
         return result
 
     def status(self, name: str) -> dict:
-        """The status file of a node that has `status` in its configuration, with its inputs by name."""
+        """Reads the status file of a node that has `status` in its configuration. Its `inputs` are by name."""
         status = json.loads((self.folder / "status" / f"{name}.json").read_text())
         return status | {"inputs": {row["input"]: row for row in status["inputs"]}}
 
@@ -216,7 +216,7 @@ class Flow:
         return "\n".join(lines + stacks)
 
     def pids(self, name: str) -> list[int]:
-        """The processes of a node: those whose command line has the arguments that this dataflow gave it."""
+        """Ids of the processes of a node: those whose command line has the arguments that this dataflow gave the node."""
         args = next(node["args"] for node in self.nodes if node["id"] == name).split()
         found = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -262,7 +262,8 @@ def dora_run_until(is_enough, dataflow: str, cwd: pathlib.Path, timeout_s: int =
 
 
 def send(output: str, values, stamp: int | str | tuple | None, **metadata) -> tuple:
-    """A step of a sender: a message with this payload and stamp (ns, "now", or ("start", ns): ns after the sender's start)."""
+    """Makes a step for the script of a sender: a message with this payload and stamp (ns, "now", or ("start", ns): ns after the
+    sender's start)."""
     array = values if isinstance(values, pa.Array) else pa.array(np.asarray(values).ravel())
     if stamp is not None:
         metadata["timestamp_ns"] = stamp if stamp == "now" or isinstance(stamp, tuple) else int(stamp)
@@ -309,7 +310,7 @@ def cpu_below(seconds: float):
 
 
 def refusal(name: str, config: str, folder: pathlib.Path) -> tuple[int, str]:
-    """Starts a node outside a dataflow, with this text as its configuration; returns its exit code and output."""
+    """Starts the node `name` outside a dataflow, with the text `config` as its configuration. Returns its exit code and output."""
     path = folder / "config.yml"
     path.write_text(config)
     done = subprocess.run([binary(name), "--config", path], capture_output=True, text=True, timeout=180, cwd=folder)

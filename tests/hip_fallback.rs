@@ -7,7 +7,8 @@ use robocache::device::{DeviceChoice, Placement};
 use std::env;
 use std::path::Path;
 
-/// Runs a process with the drivers of these folders of `target`, and returns the devices that it resolves the choices to.
+/// Runs a process with the fake drivers in these folders of `target`. Returns the device that the process chooses for each value of
+/// `device:` in `choices`.
 fn resolved(folders: &[&str], choices: &str, settings: &[(&str, &str)]) -> Vec<String> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
     let folders: Vec<String> = folders

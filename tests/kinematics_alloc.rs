@@ -5,7 +5,7 @@ use crate::counting::allocations;
 use robocache::device::Dtype;
 use robocache::stream::{Header, Layout, Message};
 
-/// Rows of values with a stamp each.
+/// Makes a message of `rows` samples with the stamps 1 to `rows`, ns.
 fn message(values: &[f64], rows: i64, header: impl FnOnce(&mut Header)) -> Message {
     let mut message = Message::default();
     message.write(&Layout::flat(Dtype::Float64, values.len()), |payload, to| {

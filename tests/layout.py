@@ -28,7 +28,7 @@ KERNELS = """
 
 
 def check(kernels: str) -> int:
-    """Compiles the header of a file of kernels after that file; returns the number of its assertions."""
+    """Compiles a file of kernels together with the header of its assertions; returns the number of assertions."""
     header = HEADERS / f"{kernels}.h"
     if not header.is_file():
         sys.exit(f"layout.py: there is no {header}: make check-layout has the tests of crates/ops write it")
@@ -43,7 +43,7 @@ def check(kernels: str) -> int:
 
 
 def check_waits() -> int:
-    """Checks that every kernel first waits for the one before it; returns the number of kernels."""
+    """Checks that every kernel first waits for the kernel launched before it; returns the number of kernels."""
     first = re.compile(r"__global__[^{;]*\{(?:\s|\\)*(?:let_next_start\(\);(?:\s|\\)*)?(wait_for_previous\(\);)?")
     waits = 0
     for source in sorted([*pathlib.Path("kernels").glob("*.cu"), *pathlib.Path("kernels").glob("*.cuh")]):

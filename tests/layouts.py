@@ -61,7 +61,7 @@ DATATYPES = {name: i for i, name in enumerate(("int8", "uint8", "int16", "uint16
 
 
 def message(types: dict, **values) -> pa.Array:
-    """A struct array of one row, whose fields have these types."""
+    """A struct array of one row with these fields: `types` by the names of the fields, and their `values`."""
     return pa.array([values], pa.struct(list(types.items())))
 
 

@@ -514,6 +514,35 @@ fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     );
 }
 
+/// Metadata that differ from the first message's stand in a record before their message, which is for the next message to come.
+#[test]
+fn a_message_that_is_too_large_leaves_no_metadata_to_the_next_one() {
+    let folder = Folder::in_memory();
+    let path = folder.0.join("refused.mcap");
+    let cloud = |points: usize, frame_id: &str| {
+        let column = |name| (name, Dtype::Float32, Cells::One);
+        let mut message = table(points, &["x", "y", "z"].map(column), 1_700_000_000_000_000_000);
+        message.header.frame_id.set(frame_id);
+        message
+    };
+    let mut writer = Writer::create(&path).unwrap();
+    writer.append("lidar", &cloud(2, "front")).unwrap();
+    let refused = writer
+        .append("lidar", &cloud(23_000_000, "rear"))
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("bytes (allowed: "), "{refused}");
+    writer.append("lidar", &cloud(3, "front")).unwrap();
+    writer.finish().unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let (came, problems) = read_all(
+        |message| reader.next_into(message),
+        |_, message| (message.rows, message.header.frame_id.get().map(str::to_owned)),
+    );
+    assert_eq!(came, [2, 3].map(|rows| (rows, Some("front".to_owned()))));
+    assert_eq!(problems, [""; 0]);
+}
+
 /// A channel has one type: a reader would take the bytes of other columns for it.
 #[test]
 fn a_message_of_other_columns_than_the_first_is_refused() {

@@ -63,7 +63,7 @@ fn lines(folder: &str) -> Vec<(String, usize, String)> {
     lines
 }
 
-/// Multiplying by a power of ten below one does not give the nearest number: 200,000 ns become 0.19999999999999998 ms.
+/// Code divides by 1e6 to get ms. A product with 1e-6 is not the nearest number: 200,000 ns would become 0.19999999999999998 ms.
 #[test]
 fn nanoseconds_are_divided_into_larger_units() {
     for (file, number, line) in ["src", "crates", "cli/src", "python/src"]
@@ -94,7 +94,7 @@ fn no_metadata_key_is_spelled_out() {
     }
 }
 
-/// The types that the manifests name declare the same keys with the same types, and no others.
+/// The types that the nodes' manifests name declare the metadata keys of the code with the same types, and no other keys.
 #[test]
 fn the_declared_types_know_every_key() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("types/robocache/v1.yml")).unwrap();

@@ -128,7 +128,7 @@ fn is_plain(mode: Interpolation) -> bool {
     )
 }
 
-/// A stream of random groups: its configuration without the name, and its samples in order of time.
+/// A stream whose channel groups are random: its configuration without the name, and its samples in order of time.
 struct RandomStream {
     dim: usize,
     groups: String,
@@ -232,7 +232,7 @@ fn fused(config: &AlignConfig, streams: &[RandomStream], r: &mut Random) -> Vec<
     observations
 }
 
-/// Compares the windows that align makes at the next target with an observation of fuse.
+/// Checks that align makes the same values at its next target as this observation of fuse has.
 fn aligned_is_fused(split: &mut Aligner, streams: &[RandomStream], (time, _, bits): &Observation) {
     let target = split.due().unwrap();
     assert_eq!(target.time_ns, *time);
@@ -250,8 +250,8 @@ fn aligned_is_fused(split: &mut Aligner, streams: &[RandomStream], (time, _, bit
     }
 }
 
-/// Each value equals the one made from the whole stream, in any order of arrival. So a replay gives what the live run gave, and
-/// fuse and align give what resample gives.
+/// Each value equals the value that is computed from the whole stream, in any order of arrival. So a replay gives the values of the
+/// live run, and fuse and align give the values of resample.
 #[test]
 fn every_value_of_a_stream_is_that_of_the_whole_of_it() {
     let mut compared = 0;
@@ -410,7 +410,7 @@ fn a_rotation_vector_goes_around() {
     assert!((came[2] - 0.75).abs() < 1e-6, "{came:?}");
 }
 
-/// The sample after a gap is not a neighbour: the curve beside the gap is the same without it.
+/// The sample after a gap is not a neighbour: a curve before the gap does not depend on it.
 #[test]
 fn a_neighbour_beyond_a_gap_bends_no_curve() {
     for mode in ["cubic", "pchip"] {

@@ -113,8 +113,8 @@ def fuse(config: dict, streams: dict[str, tuple]) -> list[Observation]:
 
 @dataclasses.dataclass
 class Voxels:
-    """Occupied cells in cell order, and the values of each channel. `means` has the float64 mean of a channel, and how far the two
-    may be apart."""
+    """Occupied cells in cell order, and the values of each channel. The dict `means` has the float64 mean of a channel, and how far
+    the engine's mean may be from it."""
 
     cells: np.ndarray
     channels: dict[str, np.ndarray]
@@ -144,7 +144,8 @@ def move(xyz: list[np.ndarray], extrinsic: dict | None) -> list[np.ndarray]:
 
 
 def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
-    """Exponent s of the fixed-point sums: as the engine's documentation says, they add the integers nearest to value * 2^s."""
+    """Exponent s of the fixed-point sums of a mean: the engine adds the integers nearest to value * 2^s, as its documentation
+    says."""
     if name in "xyz":
         axis = "xyz".index(name)
         low = np.float64(np.float32(config["origin_m"][axis]))
@@ -154,7 +155,7 @@ def bits_of_sum(config: dict, name: str, dtype: np.dtype) -> int:
 
 
 def is_usable(config: dict, name: str, values: np.ndarray) -> np.ndarray:
-    """True for each value that the channels of a field can take."""
+    """True for each value of a field that its channels accept: not too large for a mean, otherwise finite in float32."""
     with np.errstate(invalid="ignore", over="ignore"):
         if f"mean_{name}" in config["channels"]:
             return np.abs(values.astype(np.float64)) <= 2.0 ** (62 - bits_of_sum(config, name, values.dtype))
@@ -162,7 +163,7 @@ def is_usable(config: dict, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def voxelize(config: dict, clouds: dict[str, dict[str, np.ndarray]]) -> Voxels:
-    """The grid of one cloud for each input, in the order of `inputs:`."""
+    """Makes the voxel grid of the clouds `clouds`, at most one for each input, in the order of `inputs:`."""
     parts = []
     for spec in config["inputs"]:
         if (cloud := clouds.get(spec["input"])) is not None:

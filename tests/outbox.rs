@@ -16,19 +16,20 @@ use std::sync::{Arc, Mutex};
 /// Plugin that forwards `a` as `b`, on the device if there is one. A negative value gets a shape that contradicts it.
 struct Source;
 
-/// Plugin of two operations that take `b` on the device `wanted` or, without it, where `b` is made.
+/// Plugin of two operations that take `b` on the device `wanted`. If it is `None`, they take `b` on the device on which `b` was
+/// made.
 struct Takers {
     wanted: Option<Device>,
     log: Arc<Log>,
 }
 
-/// Messages that came to the takers.
+/// Log of the messages that the two takers got.
 struct Log {
-    /// Place of the taker and value of each message.
+    /// Index of the taker, and value, for each message that the takers got.
     came: Mutex<Vec<(usize, f32)>>,
-    /// Number of messages up to which the takers want them on the device.
+    /// Number of messages that the takers want on the device, before they want all others on the host.
     most_on_device: usize,
-    /// Number of messages that came on the device.
+    /// Number of messages that the takers got on the device.
     on_device: AtomicUsize,
 }
 
@@ -155,7 +156,7 @@ impl Operation for TakerOperation {
 struct Picky {
     accepted: Vec<f32>,
     memory: Message,
-    /// A device on which the sink says that it takes payloads, although it has no memory there.
+    /// Device of which the sink claims that it takes payloads there, although the sink has no memory on it.
     gpu: Option<Gpu>,
 }
 
@@ -180,7 +181,7 @@ impl Sink for Picky {
     }
 }
 
-/// Builds a graph of the two plugins; `None` if there is no device.
+/// Builds a graph of `Source` and `Takers`; `None` if there is no device.
 fn built(device: &str, wanted: Option<Device>, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
     if device != "cpu" {
         device_count(kind()).ok()?;
@@ -241,7 +242,7 @@ fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
     assert!(graph.faults().all(|(_, count)| count == 0));
 }
 
-/// The dataflow may have a ring without memory for the payload.
+/// A payload on the device goes to the dataflow through host memory if the dataflow's ring has no memory for it.
 #[test]
 fn what_the_dataflow_can_not_take_on_the_device_goes_by_the_host() {
     let Some((mut graph, log)) = built(kind().name(), None, usize::MAX) else {
@@ -260,7 +261,7 @@ fn what_the_dataflow_can_not_take_on_the_device_goes_by_the_host() {
     assert_eq!(log.on_device.load(Relaxed), 6);
 }
 
-/// The first GPU of one vendor is not the first one of another.
+/// Operations of a graph may be on GPUs of different vendors: GPU 0 of one vendor is not GPU 0 of another.
 #[test]
 fn memory_of_one_vendor_is_not_handed_to_operations_on_another() {
     let others = Kind::ALL.into_iter().filter(|other| *other != kind());
@@ -281,7 +282,7 @@ fn memory_of_one_vendor_is_not_handed_to_operations_on_another() {
 /// Plugin of two operations that take grids, on the device of the process if there is one, and keep their columns.
 struct Holders(Grids);
 
-/// The place of a taker, whether the grid came on a device, and its columns.
+/// Grids that the takers got: the index of the taker, true if the grid was on a device, and the columns.
 type Grids = Arc<Mutex<Vec<(usize, bool, Columns)>>>;
 
 /// The bytes of each column by its name.
@@ -340,7 +341,7 @@ impl Operation for HolderOperation {
     }
 }
 
-/// Voxelizes clouds of falling size. Returns the grids that two operations took, and those that the dataflow got.
+/// Voxelizes clouds, each smaller than the last. Returns the grids that two operations took, and the grids that the dataflow got.
 fn grids(device: &str, layout: &str) -> (Grids, Vec<Columns>) {
     let channels = if layout == "bits" { "occupancy" } else { "count, mean_z" };
     let config = format!(

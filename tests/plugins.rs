@@ -221,7 +221,8 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
     );
 }
 
-/// The outputs are recorded as a recorder in a process of its own records them, and come after the messages that made them.
+/// A recorder in the process of other operations records their outputs as a recorder in a process of its own does. Outputs come
+/// after the messages that made them.
 #[test]
 fn a_recorder_takes_outputs_of_operations_beside_it() {
     let folder = Folder::new();

@@ -124,7 +124,7 @@ fn read(folder: &Path) -> Result<Vec<Content>, ReadError> {
     error.map_or(Ok(contents), Err)
 }
 
-/// Reads the messages before the first one that can't be read, and the error of that one.
+/// Reads the messages before the first message that can't be read, and the error of that message.
 fn read_up_to(folder: &Path) -> Result<(Vec<Content>, Option<ReadError>), ReadError> {
     let mut reader = Reader::open(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -347,7 +347,7 @@ fn the_columns_and_the_metadata_are_those_of_the_format() {
     assert_eq!(schema.metadata()["frame_id"], "lidar_top");
 }
 
-/// A struct with a column of bfloat16 comes back with the `dtype` that it came with, or with none.
+/// A struct with a column of bfloat16 comes back with the metadata key `dtype` that it was recorded with, or without that key.
 #[test]
 fn a_struct_says_its_dtype_or_does_not_as_it_did() {
     let said = |dtypes: &[Option<&str>]| {
@@ -883,7 +883,7 @@ fn a_finished_file_with_a_damaged_batch_is_an_error_and_not_the_end() {
     assert!(error.contains("the footer has 2"), "{error}");
 }
 
-/// A process that is started again in the same run adds a file, and all readers take the files as one stream.
+/// A recording process that is started again in the same run of a dataflow adds a file. All readers take the files as one stream.
 #[test]
 fn a_recording_is_gone_on_with_in_further_files() {
     let folder = Folder::new();

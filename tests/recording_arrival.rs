@@ -114,8 +114,8 @@ fn a_run_with_max_wait_replays_to_the_same_bytes() {
     assert!(differ > 0);
 }
 
-/// A grid that nothing waits for is in an observation if its cloud came before. The replay gives the same, as each message goes
-/// through all operations before the next one.
+/// A grid that fuse does not wait for is in an observation if its cloud arrived before the sample that made the observation due.
+/// The replay gives the same, as each message goes through all operations before the next one.
 #[test]
 fn what_operations_make_of_a_message_comes_before_the_next_one() {
     const VOXELS_TO_FUSE: &str = "

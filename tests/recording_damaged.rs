@@ -44,7 +44,7 @@ fn message(stream: &str, i: usize) -> Message {
     message
 }
 
-/// Makes two files of each stream: a whole one, and one as a killed process leaves it.
+/// Makes two files of each stream: a whole file, and a file as a killed process leaves it.
 fn recordings(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let mut files = Vec::new();
     for stream in ["force", "lidar"] {

@@ -126,7 +126,7 @@ fn a_large_dim_that_no_sample_shows_is_refused() {
     }
 }
 
-/// All cores check a large batch, one core a small batch.
+/// A large batch is checked by all cores, a small batch by one core.
 #[test]
 fn a_large_batch_is_read_as_its_rows_are() {
     const SAMPLES: i64 = 1 << 13;

@@ -1,4 +1,4 @@
-"""Configurations that can't work: a node exits with 2 and names the place, before it joins the dataflow."""
+"""Configurations that can't work: before it joins the dataflow, a node exits with 2 and names the wrong key."""
 
 import os
 import subprocess

@@ -25,7 +25,7 @@ def floats(*values):
 
 
 def samples(force_ms, flags_ms, start: int = 0) -> tuple[list[tuple], dict]:
-    """Good messages in the order of their stamps, and the stamps and values of each stream."""
+    """Returns steps of a sender with good messages in the order of their stamps, and the stamps and values of each stream."""
     force = [(start + round(t * MS), np.array([t, -2 * t], np.float32)) for t in force_ms]
     flags = [(start + round(t * MS), np.array([t % 7], np.float32)) for t in flags_ms]
     steps = [send("force", v, t) for t, v in force] + [send("flags", v, t) for t, v in flags]

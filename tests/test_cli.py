@@ -19,7 +19,7 @@ def run(*words: str | pathlib.Path, **options) -> subprocess.CompletedProcess:
 
 
 def pids(words: str) -> list[int]:
-    """The Python processes whose command line has these words."""
+    """Ids of the Python processes whose command line contains `words`."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         # A process may end meanwhile.

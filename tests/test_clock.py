@@ -12,7 +12,7 @@ DEVICE = 5_000 * MS
 
 
 def stepped(count: int, **metadata) -> list[tuple]:
-    """Messages every 10 ms by the device's clock, which began 5 s ago. Their jitter is how late the sender wakes."""
+    """Messages every 10 ms, stamped by a device's clock that began 5 s ago. Their jitter is how late the sender wakes."""
     return [step for i in range(count) for step in (("at", 0.01 * i), send("imu", np.float32([i, -i]), DEVICE + 10 * MS * i, **metadata))]
 
 
@@ -49,7 +49,7 @@ def test_a_device_that_restarts_is_named_in_the_log(flow):
 
 
 def test_stamps_in_microseconds_are_no_good_state(flow):
-    """The log reports the wrong unit, and `robocache top` shows it as long as it lasts."""
+    """Stamps in microseconds are reported in the log, and `robocache top` shows them as a fault as long as they come."""
     def micro(ns: int) -> tuple:
         return send("imu", np.float32([1, 2]), (DEVICE + ns) // 1000)
 
@@ -78,7 +78,8 @@ def test_stamps_in_microseconds_are_no_good_state(flow):
 
 
 def test_beside_the_recorder_and_fuse_a_run_replays_to_the_same_bytes(flow, tmp_path):
-    """The clock runs before the recorder and fuse in one process; then a replay in order of arrival runs before fuse in one."""
+    """The clock, the recorder and fuse run in one process, in this order. After that, a replay in order of arrival and fuse, in one
+    process, give the same bytes."""
     fuse = {
         "rate_hz": 50,
         "max_wait_ms": 20,

@@ -58,7 +58,8 @@ def test_with_max_wait_observations_go_on_whatever_the_clocks_do(flow, name):
 
 
 def test_no_observations_are_never_silent(flow):
-    """The camera is silent and `max_wait_ms` is null; then the camera sends a stamp two seconds before all others."""
+    """The camera is silent and `max_wait_ms` is null, so that nothing is due. After that, the camera sends a stamp two seconds
+    before all others."""
     force = [step for i in range(320) for step in (send("force", np.float32([1]), START + 10 * MS * i), ("sleep", 0.01))]
     camera = [send("camera", np.float32([1, 2]), START - 2_000 * MS)]
     flow.sender(force[:520] + camera + force[520:])

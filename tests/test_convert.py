@@ -206,7 +206,8 @@ def numbers(values) -> object:
 @pytest.mark.parametrize("compression", [None, "zstd"])
 @pytest.mark.parametrize("size", [3, 20_000])
 def test_messages_come_in_the_order_in_which_they_were_logged(tmp_path, compression, size):
-    """Converts a bag of a writer with several threads: some chunks overlap, and one message stands far from its place."""
+    """Converts a bag of a writer with several threads: some chunks overlap, and one message is stored 150 messages before its
+    place."""
     random = np.random.default_rng(5)
     order = np.argsort(np.arange(300) + random.uniform(0, 12, 300) - 150 * (np.arange(300) == 250))
     messages = [
@@ -246,7 +247,7 @@ def test_a_bag_without_log_times_is_played_by_its_stamps(tmp_path):
 
 
 def test_nanoseconds_of_more_than_a_second_are_broken(tmp_path):
-    """A driver writes all nanoseconds since the start to `nanosec`, not those of its second."""
+    """A driver writes all nanoseconds since the start to `nanosec`, instead of the nanoseconds within the second."""
     made, messages = bags.Made(), []
     for i in range(300):
         at = START + i * 10_000_000
@@ -277,7 +278,8 @@ def test_a_number_is_the_stamp_in_the_unit_next_to_its_publication(tmp_path, sta
 
 
 def test_a_stamp_of_0_is_a_time_where_a_clock_begins(tmp_path):
-    """A simulation begins at 0; then the same messages are logged by a wall clock."""
+    """A simulation's clock begins at 0, so a stamp of 0 is a time. If the same messages are logged by a wall clock, a stamp of 0 is
+    missing."""
     made = bags.Made()
     imus = [made.imu(i * 5_000_000)[0] for i in range(50)]
     bags.write(tmp_path / "sim", [("/imu", "sensor_msgs/msg/Imu", i * 5_000_000 + 2_000_000, imu) for i, imu in enumerate(imus)])
@@ -291,7 +293,7 @@ def test_a_stamp_of_0_is_a_time_where_a_clock_begins(tmp_path):
 
 
 def test_the_unit_of_stamps_can_be_said(tmp_path):
-    """An option gives the unit if log times of 0 do not tell it, and so does a configuration, as for nodes."""
+    """The unit of the stamps can be given by an option, if log times of 0 do not tell it, or by a configuration, as for nodes."""
     name = "test_msgs/msg/Stamped2"
     bags.CUSTOM_STORE.register(get_types_from_msg("uint64 timestamp\nfloat64 value\n", name))
     at = [5_000_000 + i * 20_000 for i in range(50)]
@@ -476,7 +478,8 @@ def test_a_table_keeps_every_digit_of_its_times(tmp_path):
 
 
 def test_tables_as_others_write_them(tmp_path):
-    """Remarks before the names, times in ISO 8601, missing values, separators at the end, line breaks in quotes."""
+    """A table may have comments before the names, times in ISO 8601, missing values, separators at the end, and line breaks in
+    quotes."""
     path = tmp_path / "log.csv"
     path.write_text(
         "\ufeff# made by a logger\n# 2023\n\ntime,fx,label,fy,\n"
@@ -625,7 +628,7 @@ def test_a_folder_of_tables(tmp_path):
 
 @pytest.mark.parametrize("shift", [-8, 1, 8])
 def test_a_part_of_a_batch_that_is_elsewhere_is_no_data(tmp_path, shift):
-    """A shifted offset would read bytes before the values, between them, or of the next part: numbers too, but other ones."""
+    """The bytes at a wrong offset of a batch's part would be read as numbers, too, but as other numbers."""
     folder, values = tmp_path / "recording", list(range(101))
     folder.mkdir()
     schema = pyarrow.schema({"timestamp_ns": pyarrow.int64(), "data": pyarrow.list_(pyarrow.uint8()), "shape": pyarrow.list_(pyarrow.int64())})
@@ -762,7 +765,7 @@ fuse:
 
 
 def test_a_cut_loses_little_as_batches_are_small(tmp_path):
-    """A batch holds at most a second, and at most 1 MiB."""
+    """A batch of a recording holds at most a second and at most 1 MiB, so a file that is cut off loses little."""
     folder = tmp_path / "recording"
     folder.mkdir()
     for name, count, step, dim in [("slow", 600, 100 * MS, 1), ("large", 200, 20 * MS, 25_000)]:

@@ -30,7 +30,8 @@ def streams(tmp_path):
 
 
 def write(tmp_path, feature: str, code: int = 0, chains: str = CHAINS, config: str = CONFIG):
-    """Converts the recording with this feature in place of its action; returns the features, the frames and the output."""
+    """Converts the recording with the YAML `feature` in place of the feature `action`; returns the features, the frames and the
+    output."""
     file = tmp_path / "robot.yml"
     assert ACTION in config
     file.write_text(chains + config.replace(ACTION, feature))
@@ -49,7 +50,7 @@ def read(dataset: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def test_an_action_of_joints_and_a_gripper_becomes_a_pose_and_a_gripper(streams, tmp_path, chain):
-    """The pose replaces the two joints, and the gripper stays behind it."""
+    """The pose of the tip replaces the two joints in the action, and the value of the gripper follows it."""
     stamps, commands = streams["command"]
     features, frames, said = write(tmp_path, "- { name: action, stream: command, take: next, pose_of: { chain: arm, channels: [0, 2] } }")
     assert features["action"]["shape"] == [8] and features["action"]["dtype"] == "float32"
@@ -95,7 +96,7 @@ def test_values_that_are_others_than_joints_are_told(streams, tmp_path):
 
 
 def test_joints_of_poses_follow_one_another(streams, tmp_path, chain):
-    """A pose out of reach has no action, and the output says so."""
+    """A frame whose pose is out of reach has no action, and the output says so."""
     stamps = START + np.arange(400) * 10 * MS
     angles = np.stack([np.linspace(-1.5, 1.5, 400), np.linspace(0.4, 2.0, 400)], axis=1)
     poses = np.concatenate([chain.fk(angles), np.linspace(0, 0.04, 400)[:, None]], axis=1)

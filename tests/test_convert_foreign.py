@@ -27,7 +27,7 @@ def made(name, **values):
 
 
 def converted(folder, channels, messages, code=0):
-    """Converts messages, (channel, bytes), that were recorded and published 10 ms apart."""
+    """Converts messages, given as (channel, bytes). They are recorded 10 ms apart, 5 ns after their publication."""
     timed = [(channel, START + i * 10_000_000 + 5, START + i * 10_000_000, data) for i, (channel, data) in enumerate(messages)]
     foreign.write(folder / "in.mcap", channels, timed)
     return folder / "out", convert(folder / "in.mcap", folder / "out", code=code)
@@ -81,7 +81,7 @@ def test_foxglove(tmp_path):
 
 
 def any_value(field, chance):
-    """A random value of a plain field; limits of its type are among the values."""
+    """Draws a value of a protobuf field that is not a message, sometimes a limit of its type."""
     kind, pick = field.cpp_type, chance.random()
     if kind in (field.CPPTYPE_DOUBLE, field.CPPTYPE_FLOAT):
         value = chance.choice([0.0, -0.0, math.inf, math.nan, 1e300 if kind == field.CPPTYPE_DOUBLE else 1e30, chance.gauss(0, 10)])

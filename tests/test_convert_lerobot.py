@@ -155,8 +155,8 @@ def test_version_2_1_has_a_file_for_each_episode(robot, tmp_path):
 
 
 def test_a_dataset_and_its_recording_make_each_other(robot, tmp_path):
-    """A dataset of either version converts to a recording whose configuration makes the same dataset again; force comes back as
-    it was recorded."""
+    """A dataset of either format version converts to a recording, whose configuration makes the same dataset again. The stream
+    `force` comes back as it was recorded."""
     _, streams = robot
     dataset, _ = write(tmp_path)
     old, _ = write(tmp_path, to="lerobot-v2.1", name="old")
@@ -180,7 +180,8 @@ def test_a_dataset_and_its_recording_make_each_other(robot, tmp_path):
 
 
 def test_a_real_dataset_of_version_2_1_comes_back(data, tmp_path):
-    """Unitree G1, episode 2: the features come back byte for byte; the video is refused until it is left out."""
+    """The features of a real episode, Unitree G1, number 2, come back byte for byte. Its video is refused until the configuration
+    leaves it out."""
     source, dataset = data / "unitree_g1_episode", tmp_path / "g1"
     (dataset / "data/chunk-000").mkdir(parents=True)
     (dataset / "meta").mkdir()
@@ -267,7 +268,8 @@ lerobot: { task: look }
 
 
 def test_samples_that_come_behind_their_frames_are_told(tmp_path):
-    """The command of 25 ms is recorded after that of 45 ms. By then the frames of 30 and 40 ms are written, which should have it."""
+    """The recording has the command of 25 ms after the command of 45 ms. By that time the frames of 30 and 40 ms, which should have
+    the earlier command, are written."""
     stamps = START + np.arange(0, 100, 10) * MS
     write_stream(tmp_path / "recording", "a", stamps, np.zeros((10, 1), np.float32))
     times = START + np.array([5, 15, 45, 25, 55, 105]) * MS
@@ -306,7 +308,8 @@ lerobot:
 
 
 def test_what_is_not_valid_is_refused_held_or_filled(tmp_path):
-    """`b` is silent from 1 s to 2 s of 3 s: these frames are left out, repeat its last value, or have 0."""
+    """The stream `b` is silent from 1 s to 2 s of 3 s. The frames of that second are left out, repeat the last value of `b`, or
+    have 0 for it."""
     a = START + np.arange(0, 3000, 10) * MS
     b = a[(a < START + 1000 * MS) | (a >= START + 2000 * MS)]
     write_stream(tmp_path / "recording", "a", a, np.arange(len(a), dtype=np.float32)[:, None])
@@ -461,7 +464,7 @@ def test_broken_datasets_are_told(robot, tmp_path, what, code, said):
 
 @pytest.mark.parametrize("what", ["a hole", "true times", "not ascending", "rounded", "since 1970", "ms", "ns"])
 def test_the_times_of_a_dataset_are_those_of_its_timestamps(robot, tmp_path, what):
-    """Datasets of other software, whose `timestamp` is not always `frame_index / fps`."""
+    """A dataset of other software may have a `timestamp` that is not `frame_index / fps`."""
     dataset, _ = write(tmp_path, CONFIG.replace("lerobot:\n", "lerobot:\n  truth: false\n"))
     file = dataset / "data/chunk-000/file-000.parquet"
     table = pq.read_table(file)

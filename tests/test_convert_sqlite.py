@@ -17,7 +17,7 @@ from test_convert import MS, ROOT, convert, rows, stream
 
 
 def made(count=40, seed=1):
-    """Messages of several topics, and the numbers in them."""
+    """Makes messages of several topics, and returns the numbers in them as well."""
     made, messages, truth = bags.Made(seed), [], {}
     for i in range(count):
         ns = START + i * 25 * MS

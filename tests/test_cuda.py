@@ -30,7 +30,7 @@ def need_emulator() -> None:
 
 
 def device(library: str = "emulator", **knobs) -> dict:
-    """The environment in which a node finds a device; `knobs` are those of tests/emulator/README.md."""
+    """Environment in which a node finds a device; `knobs` are settings of the emulator, as in tests/emulator/README.md."""
     if library != "emulator" or knobs:
         need_emulator()
     if ON_GPU:
@@ -97,7 +97,7 @@ WORK = {
 
 
 def add(flow, name: str, work: str, keys: dict, environment: dict | None = None) -> None:
-    """Adds a node that does the work, with these keys beside its section, and a sink for its output."""
+    """Adds a node with the operation `work`, with `keys` beside its section, and a sink for its output."""
     kind, section, _, source, output = WORK[work]
     flow.robocache(kind, {**keys, **section}, {source: f"{work}_sender/{source}"}, [output], name=name)
     if environment:

@@ -230,7 +230,8 @@ def test_columns_of_text_go_through_the_nodes_as_they_are(flow):
 
 
 def sick(kind: str) -> tuple[dict, list[tuple], str]:
-    """A configuration, functions that make a step from the ns since the start, and words that log, diagnostics and `top` share."""
+    """Returns a configuration, functions that make a step of the sender from the ns since its start, and the words that the log,
+    the diagnostics and `top` share."""
     fuse = {"rate_hz": 50, "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("good", "bad")]}
     grid = {"origin_m": [-2, -2, -1], "voxel_size_m": [0.5, 0.5, 0.5], "shape": [8, 8, 4], "channels": ["occupancy"], "layout": "bits"}
     one = np.ones(1, np.float32)

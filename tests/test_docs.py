@@ -53,7 +53,7 @@ def give_urdfs(config: dict, folder: pathlib.Path) -> None:
 
 
 def refusal(node: pathlib.Path, text: str, folder: pathlib.Path) -> str | None:
-    """The error of a node for a configuration; `None` if the node gets as far as looking for dora."""
+    """Returns the error of a node for a configuration; `None` if the node accepts it and looks for dora."""
     config = yaml.safe_load(text)
     work = folder / "dataflow"
     work.mkdir(exist_ok=True)
@@ -140,7 +140,7 @@ def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
         (tmp_path / name).write_text(block)
 
     def is_fused(said: str) -> bool:
-        """True if there was a second in which nearly everything came."""
+        """True if one printed second has more than 40 observations, each stream valid in more than 90 %, and more than 7 grids."""
         lines = re.findall(r"(\d+) observations, \d+ ms old, valid camera (\d+) %, wrench (\d+) %; (\d+) grids, \d+ cells of 20000 points", said)
         return any(int(count) > 40 and int(camera) > 90 and int(wrench) > 90 and int(grids) > 7 for count, camera, wrench, grids in lines)
 
@@ -163,7 +163,7 @@ def test_the_policy_of_the_page_on_sensors_asks_and_holds(tmp_path):
     (tmp_path / "my_policy.py").write_text(asked)
 
     def is_over(said: str) -> bool:
-        """True if the policy was refused, then had no answer, and acted again."""
+        """True if the policy was refused once, later got no answer, and acted again after that."""
         lines = re.findall(r"act on a force of \[.*?\], \d+ ms old|hold: .*", said)
         acts = [i for i, line in enumerate(lines) if line.startswith("act")]
         refused = [i for i, line in enumerate(lines) if "it asks for 1 ns" in line]

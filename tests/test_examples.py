@@ -58,7 +58,8 @@ def sensors_example(flow: Flow, name: str, places: dict[str, str]) -> None:
 
 
 def check_well(flow: Flow, logs: dict[str, str]) -> None:
-    """Checks that no message was faulty. On a busy machine the log may say that nothing has come yet."""
+    """Checks that no input of fuse or voxelize has a fault. On a busy machine the log may say that an input has sent nothing
+    yet."""
     for node in ("fuse", "voxelize"):
         for row in flow.status(node)["inputs"].values():
             assert row["messages"] > 0 and row["faults"] == 0, row

@@ -56,7 +56,8 @@ def one(name: str, t_ms: float, value: float) -> tuple:
 
 
 def test_a_wait_that_ran_out_masks_what_is_missing_and_counts_what_comes_too_late(flow):
-    """`slow` is silent from 40 to 100; `fast` goes on every 5 ms. Targets are every 10 ms, and wait for 30 ms."""
+    """The stream `slow` is silent from 40 to 100 ms; `fast` goes on every 5 ms. Targets are every 10 ms, with a `max_wait_ms` of
+    30."""
     steps = []
     for t in range(0, 101, 5):
         steps += [one("slow", t, t)] * (t in (0, 20, 40)) + [one("fast", t, t)]
@@ -84,7 +85,7 @@ def test_a_wait_that_ran_out_masks_what_is_missing_and_counts_what_comes_too_lat
 
 
 def test_a_stream_that_is_not_waited_for_and_one_in_disorder(flow):
-    """`extra` (wait: false) comes too late for most targets; `mixed` is out of order by less than its `reorder_ms`."""
+    """The stream `extra` (wait: false) arrives too late for most targets; `mixed` is out of order by less than its `reorder_ms`."""
     rng = np.random.default_rng(9)
     times = np.arange(0, 1000, 7)
     order = np.argsort(times + rng.uniform(0, 20, len(times)))

@@ -92,7 +92,8 @@ def test_every_node_that_the_hub_builds_runs(tmp_path):
 
 @pytest.mark.parametrize("name", ["fuse"])
 def test_a_manifest_whose_build_goes_elsewhere_is_found_out(tmp_path, name):
-    """dora itself builds such a manifest without a complaint."""
+    """The check of the hub's test finds a manifest whose build goes to another folder; dora itself builds it without a
+    complaint."""
     elsewhere = {**manifest(name), "build": f"cargo build --release --locked -p robocache-{name}", "entrypoint": f"target/release/robocache-{name}"}
     names, words = ran(tmp_path, {name: elsewhere})
     assert names == set() and "entrypoint" in words, words[-4000:]

@@ -269,7 +269,7 @@ def test_a_cloud_that_contradicts_itself_is_counted_and_the_node_lives_on(flow):
 
 
 def test_what_is_attached_is_recognised_and_stamped(flow):
-    """A grid or cloud that is attached to observations may come as a PointCloud2, too."""
+    """A cloud that is attached to observations may be a PointCloud2, and gets the stamp of its header."""
     t = 20 * MS
     config = {
         "rate_hz": 100,

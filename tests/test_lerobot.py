@@ -58,7 +58,7 @@ def load(kind: str):
 @pytest.fixture(scope="module", params=[("act", "host"), ("act", RING), ("diffusion", "host"), ("diffusion", RING)], ids="-".join)
 def ran(request, tmp_path_factory):
     """Runs a policy for six seconds of a robot that it was not trained on. The force sensor is silent from 2.0 s to 2.3 s.
-    Observations come in messages, or by a ring."""
+    Observations are sent in messages, or in a ring of shared or GPU memory."""
     kind, residence = request.param
     config = yaml.safe_load((EXAMPLE / "config.yml").read_text())
     config["sim"] |= {"seed": 11, "real_time": False, "start_ns": 10**9, "duration_s": SECONDS}
@@ -84,7 +84,8 @@ def ran(request, tmp_path_factory):
 
 
 def usable(observation, rows: int) -> bool:
-    """True if a policy that takes `rows` rows may act: all are valid, but for rows before the robot started."""
+    """True if a policy that takes `rows` rows may act: the newest row is valid and not too old. An older row may lack only values
+    from before the robot's start."""
     if not observation.valid[-1].all() or (observation.age_ns[-1, 1:] > 20 * MS).any():
         return False
     lacking = observation.age_ns[-2][~observation.valid[-2]]
@@ -271,7 +272,7 @@ def test_a_policy_that_can_t_be_loaded_ends_the_node(arguments, words, tmp_path)
 
 
 def test_what_decays_is_what_act_says():
-    """rc.Chunks with decay exp(c) weighs as ACT's ensembling with coefficient c."""
+    """The weights of rc.Chunks with decay exp(c) are those of ACT's ensembling with coefficient c."""
     chunks = robocache.Chunks(PERIOD, math.exp(0.5))
     chunks.add(0, np.zeros((2, 1), np.float32))
     assert chunks.add(PERIOD, np.ones((2, 1), np.float32))[0, 0] == pytest.approx(math.exp(-0.5) / (1 + math.exp(-0.5)))

@@ -54,7 +54,7 @@ def test_policies_see_what_is_theirs(dataset):
 
 
 def test_statistics_are_near_those_of_lerobot(dataset):
-    """Quantiles may differ by more, since LeRobot takes them from histograms of 5,000 bins."""
+    """Quantiles may differ from LeRobot's by more than other statistics, since LeRobot takes them from histograms of 5,000 bins."""
     loaded = LeRobotDataset("robocache/test", root=dataset[0])
     loaded.hf_dataset.set_format("numpy")
     episode = loaded.hf_dataset.select(range(loaded.meta.total_frames))

@@ -16,7 +16,7 @@ def fused(flow: Flow):
 
 
 def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
-    """Changes the camera's latency, then, once the camera is gone, `max_wait_ms` from null to 40."""
+    """Changes the camera's `latency_ms`. After the camera is gone, changes `max_wait_ms` from null to 40."""
     camera_ends, all_ends = tmp_path / "camera_ends", tmp_path / "all_ends"
     camera = send("camera", np.array([1, 2], np.float32), "now")
     force = send("force", np.array([3], np.float32), "now")
@@ -42,7 +42,8 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
         return time.time_ns()
 
     def more(count: int, of=lambda status: status["observations"]) -> None:
-        """Waits for `count` more observations, or messages of an input; the status is written each second."""
+        """Waits for `count` more observations, or for more of the count that `of` takes from the status; the status is written each
+        second."""
         now = time.time_ns()
         wait_for(lambda: flow.status("fuse")["timestamp_ns"] > now, what="a status of after now")
         before = of(flow.status("fuse"))
@@ -98,7 +99,7 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
 
 
 def is_recorded(folder, rows: int) -> bool:
-    """True if a recording that is being written has `rows` messages."""
+    """True if a recording that is being written has at least `rows` messages."""
     try:
         return killed_table(folder).num_rows >= rows
     except (OSError, pa.ArrowInvalid):

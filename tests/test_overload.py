@@ -1,4 +1,4 @@
-"""A node whose operations are held up: messages that come meanwhile take hardly any memory, and every one is counted."""
+"""Messages that arrive while the operations of a node are busy take hardly any memory, and every one is counted."""
 
 import contextlib
 import re
@@ -37,7 +37,8 @@ def resident_mb(pid: int) -> float:
 
 
 def test_a_flood_while_the_operations_are_busy(flow):
-    """One input gets messages that can't be read. Another gets more messages than its queue holds, without a stamp."""
+    """One input gets messages that can't be read. Another input gets more messages than its queue holds, and these have no
+    stamp."""
     force = [send("force", np.full(CHANNELS, 0.5, np.float32), i * MS + MS // 2) for i in range(2000)]
     text, unstamped = send("text", pa.array(["a"]), 0), send("unstamped", np.float32([1]), None)
     # Without the pauses, much of the flood would wait inside dora on a busy machine, where nobody counts its memory.

@@ -177,7 +177,8 @@ def as_it_came(seed: int) -> list[tuple]:
 
 
 def test_windows_and_items_are_what_the_robot_had(tmp_path):
-    """Late samples, an attached stream that is not waited for, and clocks that are set, in the order in which they came."""
+    """The recording has late samples, an attached stream that is not waited for, and clocks that are set. Offline, messages are
+    read in the order in which they arrived."""
     robot = Flow(tmp_path / "robot")
     robot.sender(as_it_came(7))
     folder = tmp_path / "recording"

@@ -188,7 +188,7 @@ def trajectory(streams: list[convert.Stream], targets: list[np.ndarray], dtype: 
 
 
 def test_the_wrench_on_the_trackers_stamps(flow, data):
-    """Resamples one stream at the very stamps of another, as a data loader does, in each type and in rows of any length."""
+    """Resamples one stream at the stamps of another stream, as a data loader does, in each type and in rows of any length."""
     streams = convert.arm_wrench_vision_screwdriving(data / "arm_wrench_vision_screwdriving")
     wrench, targets = streams["wrench"], streams["tracker"].stamps
     cuts = [slice(0, None), slice(0, 300), slice(300, 301), slice(0, 0), slice(310, 726)]
@@ -222,7 +222,7 @@ def test_the_wrench_on_the_trackers_stamps(flow, data):
 
 
 def value_of(samples, t, rule, dtype):
-    """The oracle's value, for float64 without rounding to float32 on the way."""
+    """Returns the oracle's value at time `t`; for float64 without the oracle's rounding to float32."""
     value = oracle.value_at(samples, t, rule)
     if dtype != "float64" or value is None:
         return value

@@ -87,7 +87,8 @@ def test_every_form_of_message_comes_back_as_it_was(flow, tmp_path):
 
 
 def test_metadata_may_change_from_message_to_message(flow, tmp_path):
-    """A struct's number of rows changes, too, and its fields have names that a recording uses for columns of its own."""
+    """The number of rows of a struct changes as well as its metadata. Names of its fields are names that a recording uses for
+    columns of its own."""
     values = [1, 2.5, "rgb8", True, [1, 2], [0.5, -1.0], ["a", "b"], float("inf"), "", 0.1]
     steps = []
     for i in range(20):
@@ -147,7 +148,7 @@ def test_what_can_t_be_recorded_is_refused_by_name_and_counted(flow):
 
 
 def test_the_inputs_may_come_and_go_in_the_middle(flow):
-    """A stream that begins late and one that ends early are in the recording all the same."""
+    """A stream that begins late, and a stream that ends early, are recorded nevertheless."""
     early = [send("early", np.array([i], np.float32), i * MS) for i in range(100)]
     late = [send("late", np.array([i], np.float32), i * MS) for i in range(100, 200)]
     flow.sender(early, name="one")
@@ -174,7 +175,7 @@ SIM = {"duration_s": 20.0, "real_time": True, "start_ns": None, "streams": {"lid
 
 @pytest.mark.parametrize("after_s", [0.1, 0.3])
 def test_killed_in_the_middle_it_has_lost_at_most_its_last_second(flow, tmp_path, after_s):
-    """Kills the recorder `after_s` after its third batch of force, of which there are two a second."""
+    """Kills the recorder `after_s` seconds after it has written its third batch of `force`; it writes two batches a second."""
     names = ["camera", "force", "proprio", "lidar"]
     recording = tmp_path / "recorded"
     flow.robocache("sim", {"sim": SIM}, outputs=names)
@@ -230,7 +231,7 @@ LONG = {"duration_s": 60.0, "real_time": True, "start_ns": None, "streams": {"li
 
 @pytest.mark.parametrize("path", ["recorded", "runs/{start}"])
 def test_a_recorder_that_is_killed_and_started_again_goes_on(flow, tmp_path, path):
-    """The new process writes a new file of the same recording, and readers take the files as one stream."""
+    """The process that is started anew writes a new file of the same recording, and readers take both files as one stream."""
     flow.robocache("sim", {"sim": LONG}, outputs=["force", "proprio"])
     inputs = {name: {"source": f"sim/{name}", "queue_size": 1000} for name in ("force", "proprio")}
     config = {"record": {"path": str(tmp_path / path)}}

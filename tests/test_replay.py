@@ -42,14 +42,14 @@ def replay(flow: Flow, recording, speed, outputs) -> None:
 
 
 def table(path) -> pa.Table:
-    """The recorded rows without arrival times and metadata (such as the compute time), which differ from run to run."""
+    """Reads the recorded rows without arrival times and metadata (such as the compute time), which differ from run to run."""
     with pa.OSFile(str(path)) as file:
         rows = pa.ipc.open_file(file).read_all()
     return rows.select([name for name in rows.column_names if name not in ("arrival_ns", "metadata")])
 
 
 def perceive(folder, recording, speed) -> Flow:
-    """A dataflow that makes `fused` and `voxels` of a recording, and both records and collects them."""
+    """Makes a dataflow that computes `fused` and `voxels` from a recording, and both records and collects them."""
     flow = Flow(folder)
     replay(flow, recording, speed, [*SENSORS, "lidar"])
     flow.robocache("fuse", {"fuse": FUSE}, {name: f"replay/{name}" for name in SENSORS}, ["fused"])
@@ -140,7 +140,7 @@ def test_a_compressed_file_is_named_with_what_to_do(flow, codec):
 
 
 def test_what_is_whole_of_a_damaged_recording_is_played(flow, streams):
-    """One batch of a stream is damaged, and none of another's."""
+    """One batch of the recorded stream `force` is damaged, and no batch of the stream `camera`."""
     recording = convert.write(flow.folder / "recording", {name: streams[name] for name in ("camera", "force")})
     path = recording / "force.arrow"
     damaged = bytearray(path.read_bytes())

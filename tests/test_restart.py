@@ -15,7 +15,7 @@ FUSE = {"rate_hz": 100, "max_wait_ms": 30, "window": 2, "modalities": [{"input":
 
 
 def test_the_first_observation_after_a_restart_is_refused_and_a_history_begins_anew(flow):
-    """fuse is killed, and dora starts it again: its epoch is 0 as before, and the stamps go on."""
+    """The node fuse is killed, and dora starts it again. The epoch of its observations is 0 as before, and their stamps go on."""
     force = [send("force", np.float32([1]), "now"), ("sleep", 0.01)]
     done = flow.folder / "done"
     flow.sender([("until", str(done), force)])
@@ -60,7 +60,7 @@ def test_the_first_observation_after_a_restart_is_refused_and_a_history_begins_a
 
 
 def test_every_node_says_which_process_published_and_recordings_are_the_same_to_the_byte(flow):
-    """Two nodes of each kind publish the same messages. Each is a `sender` of its own, even of messages that it passes on."""
+    """Two nodes of each kind publish the same messages. Each node has its own `sender`, even in messages that it only forwards."""
     steps = [send("force", np.float32([i, -i]), i * 10 * MS, sender="gripper") for i in range(100)]
     flow.sender(steps)
     for side in ("one", "other"):

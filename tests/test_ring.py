@@ -17,7 +17,7 @@ CHANNELS = ["occupancy", "count", "mean_x", "mean_intensity"]
 
 
 def plugins() -> list[dict]:
-    """Plugins for every form of payload: flat of several types, structs, and lists of any length."""
+    """Returns plugins whose outputs have every form of payload: flat of several types, structs, and lists of any length."""
     lidar = {"inputs": [{"input": "lidar"}]}
     modalities = [{"input": "force", "dim": 3, "interpolation": "linear"}]
     return [
@@ -74,7 +74,7 @@ def taken(flow: Flow, name: str) -> tuple[list, dict]:
 
 
 def columns_of(array: pa.Array) -> dict:
-    """The columns of a payload as a taker gives them."""
+    """Returns the columns of a payload in the form in which nodes/taker.py returns them."""
     if not pa.types.is_struct(array.type):
         return {"": array.to_numpy(zero_copy_only=False)}
     columns = {}

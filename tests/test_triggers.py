@@ -19,8 +19,8 @@ MODALITIES = [
 
 
 def test_a_thousand_requests_and_the_ticks_of_a_timer_give_observations(flow):
-    """Times answers at 200 Hz beside those of a service that does nothing, in the same run. The dataflow must be stopped, since a
-    timer of dora never closes."""
+    """Times answers to requests at 200 Hz, beside the answers of a service that does nothing, in the same run. The dataflow must be
+    stopped, since a timer of dora never closes."""
     count = 1000
     flow.robocache("sim", {"sim": {"real_time": True, "duration_s": None, "start_ns": None}}, outputs=["force"])
     fuse = {"rate_hz": 50, "window": 16, "modalities": [{"input": "force", "dim": 6, "interpolation": "linear"}]}
@@ -62,7 +62,8 @@ def test_a_thousand_requests_and_the_ticks_of_a_timer_give_observations(flow):
 
 
 def script() -> list[tuple]:
-    """Messages of two sensors, with requests and ticks among them; at the end, the samples for every request are there."""
+    """Returns steps of a sender: messages of two sensors, with requests and ticks among them. The last samples make every request
+    due."""
     rng = np.random.default_rng(3)
     steps = []
     for i in range(120):
@@ -133,7 +134,8 @@ def test_a_replay_by_stamps_says_that_requests_get_other_answers(tmp_path):
 
 
 def test_a_request_that_gets_no_observation_gets_an_answer(flow):
-    """The answer comes whatever the request's payload and metadata are, and has all of that metadata."""
+    """A request without an observation gets an answer whatever its payload and metadata are. The answer has all metadata of the
+    request."""
     own = {"text": "a", "flag": True, "whole": 3, "real": 0.5, "list": [1, 2], "reals": [0.5], "names": ["x", "y"], "frame_id": "base"}
     second = 1000 * MS
     requests = [
@@ -176,7 +178,8 @@ def test_a_request_that_gets_no_observation_gets_an_answer(flow):
 
 
 def test_the_frames_of_a_camera_are_the_targets(flow, recording, streams):
-    """The windows that LeRobot makes: the last four frames, and everything else at their times."""
+    """Windows are as LeRobot makes them: the last four frames of the camera, and every other stream at the times of these
+    frames."""
     latency = 33 * MS
     modalities = [
         {"input": "camera", "dim": 128, "interpolation": "previous", "latency_ms": 33},

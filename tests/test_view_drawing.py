@@ -57,7 +57,7 @@ class Drawn:
             rows.sort(key=lambda row: row[0] or 0)
 
     def __call__(self, entity: str, component: str) -> list:
-        """(stamp, value) for each time that the component was drawn."""
+        """Returns a pair (stamp, value) for each time at which the component of an entity was drawn."""
         return self.rows.get((entity, component), [])
 
     def values(self, entity: str, component: str) -> list:
@@ -145,7 +145,7 @@ CELLS = np.array([[0, 1, 2], [1, 0, 3], [1, 2, 0]])
 
 
 def grids() -> dict[str, dict]:
-    """The same cells in every layout."""
+    """Grids with the same occupied cells in every layout."""
     heights = np.array([0.5, 1.5, 2.5], np.float32)
     dense = np.zeros((2, 2, 3, 4), np.float32)
     dense[0, *CELLS.T], dense[1, *CELLS.T] = 1, heights
@@ -207,7 +207,8 @@ def test_clouds_of_both_forms_without_what_is_not_finite(draw):
 
 
 def test_flat_clouds_as_voxelize_takes_them(draw):
-    """Bits of bfloat16 are widened. Without a `shape`, as many values as `fields` are a sample, and more are rows of a cloud."""
+    """The bits of bfloat16 are widened to float32. Without a `shape`, a message with as many values as `fields` is a sample, and a
+    longer message is a cloud."""
     points = np.float32([[1, 2, 3], [4, 5, 6]])
     said = {"timestamp_ns": WALL, "fields": ["x", "y", "z"]}
     bits = pa.array((points.ravel().view(np.uint32) >> 16).astype(np.uint16))
@@ -286,7 +287,8 @@ def test_stamps_of_a_wall_clock_are_dates_and_others_durations(draw):
 
 
 def test_of_thousands_of_inputs_all_are_drawn_and_some_have_a_view(draw):
-    """Each new input sends the views anew: with a view for every input, views would be larger than the data."""
+    """Each new input makes the viewer send its layout again. With a view for every input, the layouts would be larger than the
+    data."""
     names = [f"input {k}" for k in range(1000)]
     seen = draw(*(event(pa.array([1.0]), {"timestamp_ns": 1}, name) for name in names))
     assert all(seen.values(f"/values/{name.replace(' ', chr(92) + ' ')}", "scalars") == [[1]] for name in names)
@@ -423,7 +425,7 @@ def test_a_disk_that_is_full_leaves_what_was_written(flow):
 
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_viewer_that_takes_nothing_holds_nobody_back(flow, listens):
-    """Draws without a viewer, or with one that accepts connections and reads nothing; 400 MB come."""
+    """Draws 400 MB without a viewer, or with a viewer that accepts connections and reads nothing."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         if listens:

@@ -39,7 +39,7 @@ def points_at_faces(config: dict, seed: int) -> dict:
 
 
 def check(message: Message, config: dict, clouds: dict) -> oracle.Voxels:
-    """Checks that a message of `voxels` is the grid of these clouds; returns the oracle's grid."""
+    """Checks that a message of `voxels` is the grid that the oracle makes of `clouds`; returns the oracle's grid."""
     wanted = oracle.voxelize(config, clouds)
     metadata, shape = message.metadata, config["shape"]
     for key, value in wanted.counters.items():
@@ -161,7 +161,7 @@ def test_every_kind_of_cloud_and_of_output(flow):
 
 
 def test_a_value_that_is_unusable_leaves_its_point_where_it_is(flow):
-    """Fields have NaN, infinity, nulls and values beyond the bound; times of a sweep come in several types."""
+    """Fields of the clouds have NaN, infinity, nulls, and values too large for a mean. The times of a sweep have several types."""
     points = random_points(31, 20_000)
     points["intensity"][::7], points["intensity"][1::11], points["intensity"][2::13] = np.nan, -np.inf, 1e30
     config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["max_ring", "count", "mean_x", "mean_t_ns", "mean_intensity", "min_intensity"])
@@ -225,7 +225,8 @@ def test_a_grid_that_can_not_be_sent_is_refused_at_the_start(flow):
 
 
 def test_points_on_the_faces_of_cells(flow):
-    """Sizes whose reciprocals are not exact: a division in place of the reciprocal would put some points elsewhere."""
+    """Cells have sizes whose reciprocals are not exact: dividing by the size, not multiplying by the reciprocal, would put some
+    points into other cells."""
     config = grid(0.5, (8.0, 8.0, 4.0), "coo", channels=["count", "mean_x", "max_y"])
     config |= {"origin_m": [-1.7, -2.3, -0.9], "voxel_size_m": [0.3, 0.7, 0.11], "shape": [43, 17, 40]}
     points = points_at_faces(config, 21)

@@ -1,4 +1,4 @@
-//! Publishes the dense grid of a cloud like any other array: computed into its own memory, which `send_output` copies.
+//! A node for comparison that publishes a dense grid by `send_output`: computed into memory of its own, which dora then copies.
 
 use arrow::array::Float32Array;
 use dora_node_api::dora_core::config::DataId;
@@ -10,7 +10,7 @@ use robocache::stream::{Message, Selection, Selector};
 use std::error::Error;
 use std::time::Instant;
 
-/// Runs the node with the section `voxelize:` of a robocache configuration.
+/// Runs the node until its input ends, with the section `voxelize:` of the configuration file `config`.
 pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
     let mut sections: serde_yaml::Mapping = serde_yaml::from_str(&std::fs::read_to_string(config)?)?;
     let section = sections.remove("voxelize").ok_or("there is no section `voxelize:`")?;
@@ -36,7 +36,7 @@ pub fn run(config: &str) -> Result<(), Box<dyn Error>> {
             .insert(ops::key::compute_us.name.into(), Parameter::Float(compute_us));
         let array = Float32Array::from(grid);
         node.send_output(output.clone(), metadata.parameters, array.clone())?;
-        // The memory is used again, since page faults of new memory would cost more than the copy.
+        // The memory of the grid is reused, since page faults of new memory would cost more than the copy.
         let (_, values, _) = array.into_parts();
         grid = values
             .into_inner()

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Forwards messages unchanged, as dora's own examples do.
+/// Runs a node that forwards messages unchanged, as dora's own examples do.
 fn relay() -> Result<(), Box<dyn Error>> {
     let output = DataId::from("relayed".to_owned());
     let (mut node, mut events) = DoraNode::init_from_env()?;
@@ -43,7 +43,7 @@ fn relay() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The wall clock, ns, which all processes of a machine share.
+/// Reads the wall clock, ns since 1970, which all processes of a machine share.
 fn now_ns() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! The sink, which logs the arrivals of messages.
+//! The sink of the measured dataflows, which logs the arrival of each message.
 
 use crate::now_ns;
 use dora_node_api::{DoraNode, Event, Parameter};
@@ -7,7 +7,7 @@ use robocache::stream::key;
 use std::error::Error;
 use std::fmt::Write;
 
-/// Notes the arrival of every message, and writes all of them to `log` at the end.
+/// Records the arrival of every message, and writes the CSV `log` when the inputs have ended, so that writing does not disturb.
 pub fn run(log: &str) -> Result<(), Box<dyn Error>> {
     let (_node, mut events) = DoraNode::init_from_env()?;
     let mut lines = String::with_capacity(1 << 22);

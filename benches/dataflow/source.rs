@@ -1,4 +1,5 @@
-//! Sources, which send to the measured node and to the relay in turn, in one run.
+//! The sources of the measured dataflows. They send to the measured node and to the relay in turn, so that both paths see the same
+//! load in one run.
 
 use crate::now_ns;
 use arrow::array::{ArrayRef, Float32Array, StructArray};
@@ -16,12 +17,12 @@ const MS: i64 = 1_000_000;
 const PERIOD_NS: i64 = 20 * MS;
 const FIRST_MIDDLE: i64 = PERIOD_NS / 2;
 const SECOND_MIDDLE: i64 = PERIOD_NS + FIRST_MIDDLE;
-/// Time between the measurement of a wrench and its publication. By then newer proprioception has arrived, so that the wrench at
-/// a target makes the target due.
+/// Time between the stamp of a wrench and its publication, ns. It is longer than that of the proprioception, so that a wrench is
+/// the sample that makes a target due.
 const FORCE_DELAY_NS: i64 = 2 * MS;
-/// Elements of an observation of fuse.yml, 16 rows of 149. The relay forwards messages of this size.
+/// Number of elements in an observation of fuse.yml, 16 rows of 149. Every other message for the relay has as many.
 const FUSED_ELEMENTS: usize = 16 * 149;
-/// Time that consumers have to read the last messages before the source ends.
+/// Time that the source waits before it ends, for consumers to read the last messages.
 const LINGER: Duration = Duration::from_secs(1);
 
 struct Source {
@@ -51,9 +52,9 @@ fn sleep_until(time_ns: i64) {
     }
 }
 
-/// Sends a robot's streams, with a message for each sample at its time: camera features at 30 Hz, proprioception at 500 Hz, a
-/// wrench at 1 kHz. In the middle of each period of the grid, a message for the relay takes the place of a wrench, so that all
-/// paths see the same load. It has the size of an observation and of a wrench in turn.
+/// Sends a robot's streams in real time for `ticks` periods, and writes the CSV `log`. Camera features come at 30 Hz,
+/// proprioception at 500 Hz, a wrench at 1 kHz. In the middle of each period, a message for the relay takes the place of a wrench.
+/// The size of that message is in turn the size of an observation and of a wrench.
 pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     let (node, _events) = DoraNode::init_from_env()?;
     let mut source = Source {
@@ -93,7 +94,7 @@ pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     source.end(log)
 }
 
-/// Sends clouds from the files of a folder, three columns of Float32, to the measured node and to the relay in turn.
+/// Sends `messages` clouds from the files of a folder, in turn to the measured node and to the relay, and writes the CSV `log`.
 pub fn clouds(messages: i64, period_ms: i64, folder: &str, log: &str) -> Result<(), Box<dyn Error>> {
     let mut files: Vec<_> = std::fs::read_dir(folder)?
         .map(|file| file.map(|file| file.path()))
@@ -119,7 +120,7 @@ pub fn clouds(messages: i64, period_ms: i64, folder: &str, log: &str) -> Result<
     source.end(log)
 }
 
-/// Converts rows of x, y, z to columns.
+/// Converts a file's rows of x, y, z, float32 little-endian, to a struct of three columns.
 fn cloud(bytes: &[u8]) -> ArrayRef {
     let (points, _) = bytes.as_chunks::<4>();
     let points: Vec<f32> = points.iter().copied().map(f32::from_le_bytes).collect();

@@ -1,1 +1,1 @@
-"""The same work done on the GPU by others: PyTorch, torch.compile, Triton and CuPy, as a good user would write it."""
+"""Peers on the GPU that do the work of robocache: PyTorch, torch.compile, Triton and CuPy, as a good user would write it."""

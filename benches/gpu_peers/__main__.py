@@ -1,4 +1,7 @@
-"""One JSON line per row: `python benches/peers.py gpu [PART ...]`, in order; progress on stderr."""
+"""Measures the peers on the GPU: `python benches/peers.py gpu [PART ...]`. Prints one JSON line per row, and progress on stderr.
+
+A row of a peer is printed only if its result was checked.
+"""
 
 import contextlib
 import datetime
@@ -31,7 +34,8 @@ MACHINE = "machine"
 
 
 def machine() -> dict:
-    """The row of this machine. Rows with the same `boot` are from one start of one machine."""
+    """Makes the output row that describes this machine. Output rows after it, up to the next row with another `boot`, were measured
+    in one boot of one machine."""
     versions = []
     if shutil.which("nvidia-smi"):
         asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]

@@ -1,7 +1,7 @@
-"""Ablations of the data path of `resample`: bulk copies (TMA), persistent blocks, tensor cores.
+"""Measures variants of the data path of `resample`: bulk copies (TMA), persistent blocks, tensor cores.
 
-Each kernel gets the brackets and the weights of the targets. It reads two rows for each target, blends
-them, and writes one. The first kernel works as robocache's do; each of the others changes one thing.
+Each kernel gets the index of the sample before each target and the weight of the sample after it. The kernel reads the two
+samples, blends them, and writes a row. The first kernel works like robocache's; each of the others changes one thing.
 """
 
 import sys
@@ -195,7 +195,8 @@ def measure_shape(rows: Rows, batch: int, samples: int, targets: int, dim: int) 
             if per * shared <= 220 << 10:
                 add(f"{label}, {per} a multiprocessor", launch(made[name], min(tiles, per * multiprocessors), shared))
 
-    # Weights of all samples for each target, two of which are not 0, made before the clock starts.
+    # For tensor cores, a target is a matrix row with a weight for each sample, two of which are not 0. The matrices are made
+    # before the clock starts.
     for dtype, tolerance in [(torch.float32, 4e-3), (torch.bfloat16, 4e-2)]:
         torch.backends.cuda.matmul.allow_tf32 = True
         products = []

@@ -1,4 +1,4 @@
-"""The machine's ceilings: rows with which the other rows are compared."""
+"""Measures the ceilings of the machine, with which the other rows are compared: rates of copies and of clearing memory."""
 
 import torch
 import triton
@@ -49,7 +49,7 @@ def measure(rows: Rows) -> None:
 
         for direction, sets in [("host to device", up), ("device to host", down)]:
             rows.add("ceiling", f"pinned copy {direction}, {size} bytes", "torch", time_graph(copy, sets), size)
-    # A copy is issued and waited for, as in an operation on one message
+    # Each copy is issued and waited for, as in an operation on one message
     host, device = torch.empty(PINNED_BYTES[1], dtype=torch.uint8).pin_memory(), buffers(PINNED_BYTES[1], 1)[0]
 
     def waited(_):

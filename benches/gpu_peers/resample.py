@@ -1,4 +1,4 @@
-"""Linear interpolation of a batch, and of three batches side by side, as `resample` and `fuse` do it.
+"""Measures peers at linear interpolation of a batch, as `resample` does it, and of three batches side by side, as `fuse` does it.
 
 Times are int64 nanoseconds since 1970. The weight is computed in float64, the value in float32. Peers don't compute validity,
 which saves them a little time.
@@ -26,7 +26,7 @@ SPAN_NS = 5_000_000_000
 
 
 def stamps(rows: int, samples: int, seed: int) -> torch.Tensor:
-    """Stamps of a sensor with a fixed rate over SPAN_NS, each up to half a period late."""
+    """Makes random stamps [rows, samples] of a fixed rate over SPAN_NS, each up to half a period late."""
     random = torch.Generator("cuda").manual_seed(seed)
     period = SPAN_NS // samples
     late = torch.randint(0, period // 2, (rows, samples), generator=random, device="cuda")
@@ -34,7 +34,7 @@ def stamps(rows: int, samples: int, seed: int) -> torch.Tensor:
 
 
 def sorted_targets(rows: int, targets: int, first: torch.Tensor, last: torch.Tensor, seed: int) -> torch.Tensor:
-    """Random targets from `first` to `last`, each [rows], in ascending order."""
+    """Makes random targets [rows, targets] from `first` to `last`, which are [rows], in ascending order."""
     random = torch.Generator("cuda").manual_seed(seed)
     part = torch.rand((rows, targets), generator=random, device="cuda", dtype=torch.float64)
     return (first[:, None] + (part * (last - first)[:, None]).long()).sort(dim=1).values
@@ -51,7 +51,7 @@ def bracket(times: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 def linear(times: torch.Tensor, values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Interpolates [B, S] int64, [B, S, D] at [B, T] int64 to [B, T, D]."""
+    """Interpolates by PyTorch: times [B, S] int64, values [B, S, D] and targets [B, T] int64 give [B, T, D]."""
     left, right = bracket(times, targets)
     before, after = times.gather(1, left), times.gather(1, right)
     weight = ((targets - before).double() / (after - before).double()).float().unsqueeze(-1)
@@ -121,7 +121,7 @@ def fused_triton(targets, *streams):
 
 
 def linear_cupy(times, values, targets):
-    """Interpolates with CuPy, which searches one sorted array: each row is shifted past the end of the row before."""
+    """Interpolates by CuPy. Its search takes one sorted array, so each row's times are shifted past the end of the row before."""
     import cupy
 
     times, values, targets = (cupy.from_dlpack(array) for array in (times, values, targets))
@@ -138,7 +138,8 @@ def linear_cupy(times, values, targets):
 
 
 def touched_bytes(times, values, targets) -> int:
-    """Bytes of each sample that a target needs, with its stamp, of targets, and of values and validity, each once."""
+    """Returns the number of bytes that a call must read or write: samples that a target needs, with stamps, and all targets,
+    resampled values and masks."""
     left, right = bracket(times, targets)
     needed = torch.zeros(times.shape, dtype=torch.bool, device=times.device)
     needed.scatter_(1, left, True).scatter_(1, right, True)
@@ -147,7 +148,8 @@ def touched_bytes(times, values, targets) -> int:
 
 
 def check_linear(out, times, values, targets) -> None:
-    """Compares two rows with NumPy in float64."""
+    """Raises an error unless the first and the last trajectory of `out` are those of NumPy in float64, within the rounding of the
+    type."""
     assert out.shape == (*targets.shape, values.shape[2]) and out.dtype == values.dtype
     for row in (0, times.shape[0] - 1):
         x, at = ((array[row] - EPOCH_NS).cpu().numpy().astype(np.float64) for array in (times, targets))

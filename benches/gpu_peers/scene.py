@@ -1,10 +1,10 @@
-"""The clouds of benches/voxelize.rs and robocache-bench: a room with pillars, as a spinning lidar sees it."""
+"""Makes the clouds of benches/voxelize.rs and robocache-bench: a room with pillars, as a spinning lidar sees it."""
 
 import numpy as np
 
 
 def unit_randoms(seed: int, count: int) -> np.ndarray:
-    """Random numbers in 0..1 by the generator of the Rust benchmarks."""
+    """Returns `count` random numbers in 0..1, float32, by the generator of the Rust benchmarks."""
     factor, step = np.uint64(6_364_136_223_846_793_005), np.uint64(1_442_695_040_888_963_407)
     with np.errstate(over="ignore"):
         powers = np.cumprod(np.full(count, factor))
@@ -14,7 +14,7 @@ def unit_randoms(seed: int, count: int) -> np.ndarray:
 
 
 def sweep(step: int, beams: int = 128, columns: int = 1024) -> np.ndarray:
-    """A sweep after the sensor has moved `step` times, [beams * columns, 3] float32, in firing order."""
+    """Makes a sweep after the sensor has moved `step` times, [beams * columns, 3] float32, metres, in firing order."""
     cx, cy = 0.4 * step, -0.3 * step
     turn = (np.arange(columns) * (2 * np.pi / columns))[:, None]
     up = 0.39 - 0.78 * np.arange(beams)[None, :] / beams

@@ -1,8 +1,8 @@
-"""Times a peer and prints its row.
+"""Times peers and prints their rows.
 
-A pass goes through enough sets of inputs and outputs that calls touch several times the size of the L2 cache before a set is
-used again. Without a graph, a pass is timed as a whole, with its launches; with a graph, it is captured once and replayed. A
-call that is timed alone is issued and waited for by itself, after the cache was filled with other data.
+A pass calls a peer on each of its sets of inputs and outputs. All sets together are several times the size of the L2 cache.
+Without a graph, a pass is timed as a whole, with its launches. With a graph, a pass is captured once and replayed. A call
+that is timed alone is issued and waited for, after the cache was filled with other data.
 """
 
 import json
@@ -12,28 +12,28 @@ import time
 import numpy as np
 import torch
 
-# The same numbers as in robocache-bench
+# The same numbers as in robocache-bench (timing.rs), so that rows can be compared
 ROTATED_BYTES = 256 << 20
 SETS = (8, 4096)
-# A call that touches more than this leaves nothing of the call before in any cache
+# Touched bytes above which a call leaves nothing of the call before in any cache, and the number of sets of such a call
 LARGE_SET_BYTES, LARGE_SETS = 128 << 20, 4
-# A pass without a graph measures launches from Python, not the device: it does not need more sets than this.
+# Largest number of sets in a pass without a graph, which measures launches from Python and not the device
 UNCAPTURED_SETS = 256
-# Least calls in a graph, so that the time between two replays does not count
+# Smallest number of calls in a graph, so that the time between two replays does not count
 GRAPH_CALLS = 64
 SECONDS, PASSES = 0.2, (20, 300)
 ALONE_SECONDS, ALONE_CALLS = 0.1, (20, 200)
 
 
 def sets_for(touched_bytes: int) -> int:
-    """Number of sets of inputs and outputs to rotate through if a call touches `touched_bytes` of its set."""
+    """Returns the number of sets of inputs and outputs that calls must use in turn if a call touches `touched_bytes` of its set."""
     if touched_bytes > LARGE_SET_BYTES:
         return LARGE_SETS
     return min(max(-(-ROTATED_BYTES // touched_bytes), SETS[0]), SETS[1])
 
 
 def time_passes(one_pass, calls: int) -> list[float]:
-    """Microseconds of one call, for each of many passes of `calls` calls."""
+    """Times many runs of `one_pass`, which makes `calls` calls, by CUDA events. Returns the us of one call, for each pass."""
     one_pass()
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -53,7 +53,7 @@ def time_passes(one_pass, calls: int) -> list[float]:
 
 
 def time_alone(call) -> list[float]:
-    """Microseconds of calls that are each waited for, on the CPU's clock."""
+    """Times single calls that are waited for, by the CPU's clock, us."""
     cache = torch.empty(ROTATED_BYTES // 4, device="cuda")
     taken: list[float] = []
     began = time.perf_counter()
@@ -81,7 +81,8 @@ def time_calls(work, sets: list[tuple]) -> "Times":
 
 
 def time_graph(work, sets: list[tuple]) -> "Times":
-    """Times captured calls. Results are kept until the end of the capture, so that each call writes to its own memory."""
+    """Times calls that are captured in a CUDA graph. All results are kept during the capture, so that each call has its own
+    memory."""
     for inputs in sets[:3]:
         work(*inputs)
     torch.cuda.synchronize()
@@ -100,14 +101,14 @@ def time_graph(work, sets: list[tuple]) -> "Times":
 
 
 class Times:
-    """Microseconds of a call, of many in a row and of some timed alone, and the number of sets that the many go through."""
+    """Times of one peer, us for a call: in passes (`us`) and alone (`alone`), and the number of sets that a pass uses."""
 
     def __init__(self, us: list[float], alone: list[float], sets: int):
         self.us, self.alone, self.sets = us, alone, sets
 
 
 class Rows:
-    """Prints a row for each measurement. A peer that fails or is not installed loses its row, and the run goes on."""
+    """Printer of an output row for each measurement. If a peer fails or is not installed, a row says so, and the run goes on."""
 
     def __init__(self):
         self.copy_gbps = None
@@ -125,7 +126,7 @@ class Rows:
         return row
 
     def missing(self, op: str, config: str, backend: str, why: str) -> None:
-        """Prints a row that says why there are no figures."""
+        """Prints an output row without figures, which says why there are none."""
         print(f"{op}, {config}, {backend}: {why}", file=sys.stderr)
         print(json.dumps({"op": op, "config": config, "backend": backend, "missing": why}), flush=True)
 
@@ -143,9 +144,10 @@ class Rows:
 
 
 class Peer:
-    """The work of a peer on one configuration: sets of inputs, and a `check` that raises if a result is wrong.
+    """A configuration that peers are measured on: its sets of inputs, and the function `check`, which raises if a result is wrong.
 
-    Work that keeps its result from call to call gets the same memory twice, with other inputs in the second half of the sets.
+    If `are_pairs`, a peer keeps its result from call to call. The second half of the sets then has the memory of the first half,
+    with other inputs.
     """
 
     def __init__(self, rows: Rows, op: str, config: str, sets: list[tuple], check, touched: int, are_pairs: bool = False):
@@ -153,13 +155,15 @@ class Peer:
         self.check, self.touched, self.are_pairs = check, touched, are_pairs
 
     def torch(self, work, name: str = "", graph: bool = True, uncaptured: bool = True) -> None:
-        """Measures a function of PyTorch, eager and compiled, each without a graph and captured."""
+        """Measures a function of PyTorch, eager and compiled. Each is measured by single launches (if `uncaptured`) and as a CUDA
+        graph (if `graph`); `name` is appended to its name in the row."""
         self.measure(f"torch eager{name}", work, graph, uncaptured)
         torch._dynamo.reset()
         self.measure(f"torch.compile{name}", torch.compile(work, dynamic=False), graph, uncaptured)
 
     def measure(self, backend: str, work, graph: bool = True, uncaptured: bool = True) -> None:
-        """Measures a function without a graph and captured. A function with a wrong result has no row."""
+        """Measures a function by single launches (if `uncaptured`) and captured in a CUDA graph (if `graph`). If the result is
+        wrong, no row is printed."""
 
         def timed(time_sets):
             work(*self.sets[len(self.sets) // 2])

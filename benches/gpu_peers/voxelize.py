@@ -1,8 +1,8 @@
-"""Occupancy as a dense grid and as bits, and sparse voxels with count and mean, as `voxelize` makes them.
+"""Measures peers at voxel grids: occupancy as a dense grid and as bits, and sparse voxels with count and mean.
 
 A point outside the grid goes to a cell past its end. So nothing waits for the device, and everything except `unique` can be
-captured in a graph. Grids are made in two ways: new, with all cells zeroed first, or kept from call to call, with only those
-cells cleared that the last call set.
+captured in a graph. Grids are made in two ways. A new grid is zeroed in each call. A kept grid stays from call to call, and
+only the cells that the last call set are cleared.
 """
 
 import functools
@@ -16,14 +16,15 @@ from .scene import sweep
 from .timing import Peer, Rows, sets_for
 
 EXTENT_M = 51.2
-# Clouds in a call, beams and columns of a cloud, cells along an axis
+# Shapes of a call: number of clouds, beams and columns of each cloud, cells along an axis
 SINGLE = (1, 128, 1024, 256)
 BATCHES = [(8, 32, 128, 64), (32, 64, 256, 128), (64, 64, 1024, 256)]
 CLOUDS = 8
 
 
 def cells_of(points: torch.Tensor, side: int) -> torch.Tensor:
-    """The cell of each point [B, N, 3] in B consecutive grids, or the cell past the end of all grids."""
+    """Returns the index of the cell of each point, for B clouds [B, N, 3] and their B grids of `side`^3 cells, one after the other.
+    A point outside gets the index past the last cell of all grids."""
     batch = points.shape[0]
     index = torch.floor((points + EXTENT_M / 2) * (side / EXTENT_M)).int()
     inside = ((index >= 0) & (index < side)).all(dim=-1)
@@ -39,7 +40,8 @@ def dense(points: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def dense_kept(points: torch.Tensor, side: int, grid: torch.Tensor, touched: torch.Tensor) -> torch.Tensor:
-    """Clears the cells `touched` by the last call, sets the cells of the points, and stores them in `touched`."""
+    """Updates a grid that is kept from call to call: clears the cells in `touched`, sets the cells of the points, and stores these
+    cells in `touched`."""
     cell = cells_of(points, side).flatten()
     grid[touched] = 0.0
     grid[cell] = 1.0
@@ -56,7 +58,7 @@ def bits(points: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def coo_sorted(points: torch.Tensor, side: int):
-    """Sparse voxels by a sort. There are as many rows as points; rows past the last voxel have no points."""
+    """Makes sparse voxels by a sort. The result has as many rows as points; rows past the last voxel have no points."""
     points = points[0]
     cell, order = torch.sort(cells_of(points[None], side)[0])
     starts = torch.ones_like(cell)
@@ -84,7 +86,8 @@ BLOCKS = [(128, 4), (256, 2), (256, 4), (512, 4), (512, 8), (1024, 8)]
 
 
 def autotuned(key: list[str]):
-    """Finds blocks and warps by trial. Every kernel here may be launched twice on the same memory."""
+    """Makes a decorator that finds the block size and number of warps of a Triton kernel by trial launches, anew for each value of
+    the arguments `key`. The trial launches write to the memory of the call."""
     configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in BLOCKS]
     return triton.autotune(configs, key, do_bench=functools.partial(triton.testing.do_bench, warmup=5, rep=20))
 
@@ -161,7 +164,7 @@ def set_triton(points, side, grid, touched=None) -> torch.Tensor:
 
 
 def kept_triton(points, side, grid, touched) -> torch.Tensor:
-    """Makes grids like `dense_kept`, also as bits, whose touched words are cleared."""
+    """Updates grids that are kept from call to call, as `dense_kept` does, by Triton. Grids of bits are cleared by 32-bit words."""
     batch, count, _ = points.shape
     packed = grid.dtype == torch.int32
     clear_kernel[lambda meta: (triton.cdiv(count, meta["BLOCK"]), batch)](grid, touched, count, SIDE=side, BITS=packed)
@@ -211,7 +214,7 @@ def coo_cupy(points, side: int):
 
 
 def expected_cells(points: torch.Tensor, side: int):
-    """The occupied cells of the first cloud, their counts and means, by NumPy in float32."""
+    """Computes the occupied cells of the first cloud, their counts and means, by NumPy, with the cells in float32."""
     points = points[0].cpu().numpy()
     index = np.floor((points + np.float32(EXTENT_M / 2)) * np.float32(side / EXTENT_M)).astype(np.int64)
     inside = ((index >= 0) & (index < side)).all(axis=1)
@@ -247,7 +250,7 @@ def check_coo(out, points, side) -> None:
 
 
 def clouds(batch: int, beams: int, columns: int, uniform: bool) -> list[torch.Tensor]:
-    """Clouds for CLOUDS calls: of the room, or of points anywhere in the grid."""
+    """Makes the clouds of CLOUDS calls: sweeps of the room or, if `uniform`, points anywhere in the grid."""
     if uniform:
         random = torch.Generator("cuda").manual_seed(0)
         shape = (CLOUDS, beams * columns, 3)
@@ -258,7 +261,7 @@ def clouds(batch: int, beams: int, columns: int, uniform: bool) -> list[torch.Te
 
 
 def sectors(points: torch.Tensor, side: int) -> int:
-    """Number of 32-byte sectors of dense grids that have a point."""
+    """Counts the 32-byte sectors of dense grids that have a point."""
     cell = cells_of(points, side).flatten()
     return len(torch.unique(cell[cell < points.shape[0] * side**3] // 8))
 
@@ -279,7 +282,8 @@ def measure(rows: Rows, shapes: list[tuple[int, int, int, int]], uniform: bool =
 
 
 def grids(rows: Rows, config: str, made: list[torch.Tensor], side: int, packed: bool, uncaptured: bool) -> None:
-    """Measures grids that are made anew, and grids that are kept."""
+    """Measures grids that each call makes anew, and grids that are kept from call to call: float32 or, if `packed`, bits. Peers run
+    by single launches, too, if `uncaptured`."""
     batch, count, _ = made[0].shape
     points_bytes, cells = made[0].numel() * 4, batch * side**3
     verify = check_bits if packed else check_dense
@@ -298,13 +302,15 @@ def grids(rows: Rows, config: str, made: list[torch.Tensor], side: int, packed: 
     del sets, peer
     torch.cuda.empty_cache()
 
-    # Kept grids touch the sectors that are set, and those of the last call that are cleared. For bits that is not less.
+    # A kept dense grid touches the sectors that are set, and the sectors of the last call, which are cleared. Grids of bits are
+    # so small that all of them is counted.
     touched = points_bytes + (cells // 8 if packed else 64 * sectors(made[0], side))
     count_of = sets_for(touched)
     both = [made[place % CLOUDS].clone() for place in range(count_of + 1)]
 
     def pairs(grid, nothing):
-        """Uses each grid twice, with other points the second time, so that it has to clear the first ones."""
+        """Makes sets of inputs in which each grid occurs twice, the second time with other points, so that a call has to clear
+        cells."""
         kept = [(grid(), nothing()) for _ in range(count_of)]
         return [(both[place + turn], side, *kept[place]) for turn in (0, 1) for place in range(count_of)]
 
@@ -339,12 +345,13 @@ def sparse(rows: Rows, config: str, made: list[torch.Tensor], side: int) -> None
     with_spconv(rows, config, made, side, touched)
 
 
-# Most points of a voxel. No voxel of the room has more, so that spconv leaves no point out.
+# Largest number of points in a voxel of spconv. No voxel of the room has more, so that spconv leaves no point out.
 MOST_POINTS = 32
 
 
 def with_spconv(rows: Rows, config: str, made: list[torch.Tensor], side: int, touched: int) -> None:
-    """Measures spconv's GPU hash table. It waits for the number of voxels, so it can't be captured. Its voxels are not sorted."""
+    """Measures spconv's GPU hash table, if installed. It waits for the number of voxels, so it can't be captured, and its voxels
+    are not sorted."""
     try:
         from spconv.pytorch.utils import PointToVoxel
     except Exception as error:  # noqa: BLE001

@@ -1,7 +1,7 @@
-"""Puts every tensor on the GPU, and records the time since it was sent.
+"""The policy of handoff.py: puts every tensor on the GPU, and records the time since the message was sent.
 
-The policy sleeps until a message comes, or works on the GPU meanwhile, like a policy that computes all the time. Without a GPU
-or PyTorch the tensors stay on the host, as NumPy arrays.
+An idle policy sleeps until a message comes. A busy policy works on the GPU until then, like a policy that computes all the
+time. Without a GPU or PyTorch the tensors stay on the host, as NumPy arrays.
 """
 
 import importlib.util
@@ -44,12 +44,12 @@ def used(tensor: robocache.MessageTensor) -> object:
 
 
 def events(node: Node):
-    """The events of a node. If the policy is busy, the GPU works until the next event."""
+    """Yields the events of a node. If the policy is busy, the GPU works between events."""
     if not is_busy:
         yield from node
         return
     weights = torch.ones(256, 256, device="cuda") if is_on_gpu else None
-    # For no event in time dora gives an event `ERROR`; None is the end.
+    # If no event has come in time, dora returns an event `ERROR`; None is the end of the dataflow.
     while (event := node.next(timeout=0.0)) is not None:
         if event["type"] != "ERROR":
             yield event
@@ -74,7 +74,7 @@ for event in events(Node()):
     is_resident = "ring" in metadata
     is_held = is_resident and payloads % 2 == 0
     try:
-        # A payload on the host is copied only once, to the device.
+        # A payload in host memory needs no copy on the host, since it is copied to the device.
         array = used(opened(event, copy=is_resident and not is_held))
         now = time.time_ns()
         del array

@@ -1,4 +1,4 @@
-"""Sends the inputs of a node at a steady rate, with the time of sending as the stamp."""
+"""The source of handoff.py: sends the inputs of the measured node at a steady rate, with the time of sending as the stamp."""
 
 import sys
 import time

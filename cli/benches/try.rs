@@ -44,7 +44,7 @@ fn main() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Records `seconds` of each stream, with stamps a fixed time apart.
+/// Writes a recording of `seconds` of each stream, with stamps a fixed time apart.
 fn record(folder: &Path, seconds: i64) {
     let streams = [("force", 6, 1000), ("proprio", 15, 500), ("camera", 128, 30)];
     let mut writer = recording::Writer::create(folder).unwrap();

@@ -1,4 +1,5 @@
-//! Channels of recorded streams: single values over time, as the command line names them.
+//! Channels of recorded streams: single values over time, as the command line names them. A value that is not valid is NaN, never a
+//! number that looks measured.
 
 use robocache::ops::align;
 use robocache::stream::recording::Reader;
@@ -6,7 +7,7 @@ use robocache::stream::{Cells, Header, Message, form};
 use std::ops::Range;
 use std::path::Path;
 
-/// The notation of a channel on the command line.
+/// Help text that explains how the command line names a channel.
 pub const NAMING: &str = "\
 A channel is STREAM[INDEX], STREAM.FIELD or STREAM.FIELD[INDEX]. A field is one of the `fields` of a tensor, a column of a
 struct, or a stream of an observation.";
@@ -20,7 +21,8 @@ struct ChannelName<'a> {
 }
 
 impl<'a> ChannelName<'a> {
-    /// Parses a channel. If several names of streams match, the longest one is meant.
+    /// Parses the name of a channel, which begins with the name of one of `streams`. If several of them match, the longest is the
+    /// stream.
     fn parse(text: &'a str, streams: &[String]) -> eyre::Result<Self> {
         let (stream, rest) = streams
             .iter()
@@ -53,7 +55,7 @@ impl<'a> ChannelName<'a> {
         })
     }
 
-    /// Finds the values of a sample of this message that the channel names.
+    /// Returns the indices of the channel's values within a sample of `message`. Fails if the message lacks the field or the index.
     fn values_of(&self, message: &Message) -> eyre::Result<Range<usize>> {
         let text = self.text;
         let all = sample_len(message).map_err(|problem| eyre::eyre!("`{text}`: {problem}"))?;
@@ -88,14 +90,14 @@ impl<'a> ChannelName<'a> {
 /// One value of a stream over time.
 pub struct Channel {
     pub name: String,
-    /// Stamps, in the order in which they were recorded.
+    /// Stamps of the samples, ns, in the order of recording until `in_order` sorts them.
     pub times_ns: Vec<i64>,
-    /// The value at each stamp; NaN if it is not valid.
+    /// The channel's value at each of `times_ns`; NaN if the value is not valid.
     pub values: Vec<f64>,
 }
 
 impl Channel {
-    /// Sorts the samples by time.
+    /// Sorts the samples by stamp, ascending. Samples with the same stamp keep their order.
     pub fn in_order(self) -> Self {
         let mut rows: Vec<(i64, f64)> = self.times_ns.into_iter().zip(self.values).collect();
         rows.sort_by_key(|(time_ns, _)| *time_ns);
@@ -108,7 +110,8 @@ impl Channel {
     }
 }
 
-/// Reads the channels that `words` name, at most `most` in all. Also returns a line for each part that could not be read.
+/// Reads the channels that `words` name from a recording, in the order of `words`. Fails if there are more than `most`. Also
+/// returns an error line for each part of the recording that could not be read.
 pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Channel>, Vec<String>)> {
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
@@ -178,8 +181,8 @@ pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Cha
     Ok((channels, problems))
 }
 
-/// Passes each sample of a message to `take`, with its stamp. Values that are not valid are NaN. Only the newest row of an
-/// observation's window is passed, as its other rows repeat earlier observations.
+/// Calls `take` with the stamp, ns, and the values of each sample of a message. Values that are not valid are NaN. Only the newest
+/// row of an observation is passed, as its other rows repeat earlier observations. `sample` is a scratch buffer.
 pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i64, &[f64])) -> Result<(), String> {
     let len = sample_len(message)?;
     let header = &message.header;
@@ -212,19 +215,20 @@ pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i6
     Ok(())
 }
 
-/// The column at which each stream of an observation begins, and the end of the last; empty if the header lacks them.
+/// Index of each stream's first value in an observation's row, and the end of the last stream; empty if the header lacks `offsets`.
 fn offsets(header: &Header) -> &[i64] {
     align::key::offsets.get(header).unwrap_or_default()
 }
 
-/// The newest row of a list with a column for each stream; empty if the list or the streams are missing.
+/// Returns the last numbers of `list`, one for each of `streams`: `list` has a number for each row and stream of an observation.
+/// Empty if `list` or `streams` is missing.
 pub fn newest_row<'a>(list: Option<&'a [i64]>, streams: Option<&[String]>) -> &'a [i64] {
     let list = list.unwrap_or_default();
     let columns = streams.map_or(0, <[String]>::len);
     &list[list.len().saturating_sub(columns)..]
 }
 
-/// Number of values in a sample of this message.
+/// Counts the values in one sample of `message`. Fails if the message does not hold samples, or if they have no values.
 pub fn sample_len(message: &Message) -> Result<usize, String> {
     let header = &message.header;
     let len = if form::modalities.get(header).is_some() {
@@ -250,7 +254,7 @@ pub fn sample_len(message: &Message) -> Result<usize, String> {
     }
 }
 
-/// Lists the named parts of a sample, each with its range of values.
+/// Lists the named fields of a sample, each with the range of its values in the sample; empty if the message names none.
 pub fn fields(message: &Message) -> Vec<(&str, Range<usize>)> {
     let header = &message.header;
     if let Some(modalities) = form::modalities.get(header) {
@@ -274,7 +278,8 @@ pub fn fields(message: &Message) -> Vec<(&str, Range<usize>)> {
         .collect()
 }
 
-/// Names each of these values of a sample by the suffix behind the stream's name, such as `.x` or `[3]`.
+/// Returns the name of each value in the range `values` of a sample, as a suffix of the stream's name, such as `.x`, `.pose[1]` or
+/// `[3]`.
 pub fn names(message: &Message, values: Range<usize>) -> impl Iterator<Item = String> {
     let fields = fields(message);
     values.map(move |i| match fields.iter().find(|(_, range)| range.contains(&i)) {
@@ -284,7 +289,7 @@ pub fn names(message: &Message, values: Range<usize>) -> impl Iterator<Item = St
     })
 }
 
-/// True if a column holds numbers, not text.
+/// True if a column of a message with these cells holds numbers, not text.
 fn is_number(cells: Cells) -> bool {
     matches!(cells, Cells::One | Cells::Fixed(_) | Cells::Ragged(_))
 }

@@ -1,4 +1,5 @@
-//! `robocache clock`: compares the clocks that stamp the streams of a recording with the recorder's clock.
+//! `robocache clock`: compares the clocks that stamp the streams of a recording with the recorder's clock. A stream without a
+//! locked estimate gets a reason, never figures.
 
 use crate::output::{Output, Table, figure, figure_or_dash, plain};
 use robocache::ops::clock::{ClockConfig, ClockInput, DeviceClock, Notice, Stamp};
@@ -10,10 +11,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Period at which an estimate is noted, ns of the device's clock.
+/// Time between two listed estimates of a stream, ns of the device's clock.
 const EVERY_NS: i64 = 10_000_000_000;
 
-/// Maximum number of notices of a stream that are listed.
+/// Maximum number of notices, such as clock jumps, that are listed for a stream.
 const MOST_NOTICES: usize = 20;
 
 /// Estimates offset and skew of the clocks that stamp a recording, from when messages arrived
@@ -48,7 +49,7 @@ pub struct Args {
 struct Clocks {
     recording: PathBuf,
     streams: Vec<Clock>,
-    /// Parts that can't be read.
+    /// Errors of the parts of the recording that can't be read, one line each.
     problems: Vec<String>,
 }
 
@@ -56,29 +57,29 @@ struct Clocks {
 struct Clock {
     stream: String,
     messages: u64,
-    /// Time from the first stamp to the last.
+    /// Time from the stream's first stamp to its newest, s.
     span_s: f64,
-    /// Time of the recorder minus the stamp, at the last message, less jitter.
+    /// Recorder's time minus stamp at the last message, without jitter, ms; `None` if there is no estimate.
     offset_ms: Option<f64>,
-    /// Time beyond a second that passes on the recorder in a second of the stream, millionths.
+    /// Time that passes on the recorder's clock in a second of the stream's clock, less one second, ppm.
     skew_ppm: Option<f64>,
-    /// Distance of the earliest messages above the estimate, ms.
+    /// Root mean square distance of the earliest messages above the line that is fitted to their arrivals, ms.
     sigma_ms: Option<f64>,
-    /// Uncertainty of the skew, ppm: the change of the line's slope if its ends are off by `sigma_ms`.
+    /// Uncertainty of the skew, ppm: `sigma_ms` divided by the standard deviation of stamps that are spread evenly over the window.
     skew_sigma_ppm: Option<f64>,
-    /// The least and the greatest skew of the estimates over time, ppm, which show if it is steady.
+    /// Smallest and largest skew of `estimates`, ppm; `None` if there are fewer than two. A narrow range means a steady clock.
     skew_range_ppm: Option<(f64, f64)>,
-    /// The reason why there is no estimate.
+    /// The reason why the clock can't be estimated; `None` if it was.
     refused: Option<String>,
     estimates: Vec<Estimate>,
-    /// Notices of the clock.
+    /// Clock jumps, silences and implausible clock rates, oldest first, at most `MOST_NOTICES`.
     notices: Vec<TimedNotice>,
     notices_left_out: u64,
 }
 
 #[derive(Serialize)]
 struct Estimate {
-    /// Time since the first stamp of the stream.
+    /// Stamp of the message at which the estimate was made, s after the stream's first stamp.
     at_s: f64,
     offset_ms: f64,
     skew_ppm: f64,
@@ -91,17 +92,18 @@ struct TimedNotice {
     text: String,
 }
 
-/// State of a stream while the recording is read.
+/// Clock of one stream, with counts and estimates so far, while the recording is read.
 struct StreamClock {
     name: String,
     clock: DeviceClock,
-    /// True if the stamps are targets, and so not of a clock.
+    /// True if the stream holds observations, whose stamps are targets and not readings of a clock.
     is_observation: bool,
     messages: u64,
     arrived: u64,
     first_ns: Option<i64>,
     newest_ns: i64,
-    /// Start of the estimate, ns.
+    /// Stamp at which the current estimate begins, ns: of the first message with an arrival, or of the message with the last
+    /// notice.
     since_ns: i64,
     last: Option<Stamp>,
     next_note_ns: i64,
@@ -229,6 +231,7 @@ impl StreamClock {
         };
         let seconds = |from: i64, to: i64| (i128::from(to) - i128::from(from)) as f64 / 1e9;
         let window_s = seconds(self.since_ns, self.newest_ns).min(args.window_s);
+        // Stamps spread evenly over a window have a standard deviation of its length / sqrt(12).
         let sigma = |stamp: Stamp| stamp.sigma_ns as f64 / 1e9 * 12f64.sqrt() / window_s * 1e6;
         let skews = || self.estimates.iter().map(|estimate| estimate.skew_ppm);
         let ends = skews().min_by(f64::total_cmp).zip(skews().max_by(f64::total_cmp));
@@ -250,7 +253,7 @@ impl StreamClock {
 }
 
 impl Clock {
-    /// Says what the figures mean.
+    /// Describes the skew in words, or the reason why there is no estimate.
     fn verdict(&self) -> String {
         match (&self.refused, self.skew_ppm.zip(self.skew_sigma_ppm)) {
             (Some(why), _) => why.clone(),
@@ -263,7 +266,7 @@ impl Clock {
     }
 }
 
-/// Formats a notice of the clock, as seen after the recording.
+/// Formats a notice of the clock for a reader of a finished recording.
 fn in_words(notice: &Notice) -> String {
     match *notice {
         Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns_to_s(ns)),

@@ -1,4 +1,4 @@
-//! Configuration files as the library reads them.
+//! Configuration files as the library reads them. Recorders and replays are read, but never built, so that nothing is written here.
 
 use robocache::app::plugins::{self, AlignPlugin, GroupPlugin, RecordConfig, ReplayConfig};
 use robocache::app::{App, AppError, BuildContext, Config, Graph, OutputResidence, Plugin};
@@ -16,11 +16,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Order in which the sections of a configuration without `plugins:` run. Each takes the outputs of earlier ones, as nodes of a
-/// dataflow do.
+/// Order in which the sections of a configuration without `plugins:` run. Each section takes the outputs of earlier sections, as
+/// nodes of a dataflow do.
 pub const ORDER: [&str; 7] = ["clock", "kinematics", "voxelize", "fuse", "align", "group", "resample"];
 
-/// A section of a configuration, as it was read.
+/// Section of a configuration, with its values as they were read.
 #[derive(Clone)]
 pub enum Section {
     /// Section `fuse` or `align`.
@@ -40,13 +40,13 @@ pub enum Section {
 pub struct Operation {
     /// The plugin's name: the key of its section.
     pub plugin: &'static str,
-    /// The operation's own name, if it has one.
+    /// Name that the configuration gives the operation; `None` if only the plugin's name is known.
     pub own_name: Option<String>,
     pub section: Section,
 }
 
 impl Operation {
-    /// The operation's name in errors.
+    /// Label of the operation in errors: the plugin's name, and the operation's own name if it has one.
     pub fn label(&self) -> String {
         match &self.own_name {
             None => self.plugin.to_owned(),
@@ -54,7 +54,7 @@ impl Operation {
         }
     }
 
-    /// The name by which other operations know an output of this one.
+    /// The name under which other operations take `output` of this operation: `NAME/output` if the operation has a name of its own.
     pub fn output(&self, output: &str) -> String {
         match &self.own_name {
             None => output.to_owned(),
@@ -63,18 +63,18 @@ impl Operation {
     }
 }
 
-/// The operations of a node's configuration.
+/// Configuration of a node that was read and found valid.
 pub struct CheckedConfig {
     pub operations: Vec<Operation>,
-    /// The inputs that have to come from the dataflow.
+    /// Inputs that must be wired in the dataflow, as no operation of the configuration publishes them.
     pub inputs: Vec<String>,
     pub residences: Vec<(String, OutputResidence)>,
     /// Warnings about the configuration, such as sections or an order of operations that may be a mistake.
     pub warnings: Vec<String>,
 }
 
-/// Creates the plugin of this name, to run in a process with others. Align and group publish under the names of their inputs, which
-/// others may publish, too. So their own names are put before these.
+/// Creates the plugin of this name, to run in a process with other plugins; `None` if no plugin has the name. Outputs of `align`
+/// and `group` are named as their inputs are, so the plugin's name is put before them.
 pub fn named_plugin(name: &str) -> Option<Box<dyn Plugin>> {
     match name {
         "align" => Some(Box::new(AlignPlugin::default().with_name(name))),
@@ -83,7 +83,7 @@ pub fn named_plugin(name: &str) -> Option<Box<dyn Plugin>> {
     }
 }
 
-/// Creates robocache's own plugins, or only the plugin of this name, which may be the simulated robot, too.
+/// Creates all of robocache's own plugins, or only the plugin `named`. The simulated robot is created only if it is named.
 pub fn plugins(named: Option<&str>) -> Vec<Box<dyn Plugin>> {
     let mut found = plugins::all();
     if named.is_some() {
@@ -110,7 +110,7 @@ pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<CheckedConfig
 }
 
 /// Builds the operations of a configuration, to run on the CPU. Without `plugins:` there is one for each section that `order`
-/// names, in that order. Outputs are published if `is_wanted` is true for them. The verb `what_for` is for the error.
+/// names, in that order. Only outputs for which `is_wanted` is true are published. `what_for` is a verb for the error's text.
 pub fn graph(
     file: &Path,
     order: &[&'static str],
@@ -145,7 +145,7 @@ pub fn graph(
     Ok((graph, notes.take()))
 }
 
-/// The selection of each input, by its name.
+/// External inputs by name, each with the selection (`from:`) of the columns that are read of its messages.
 pub type Selections = Vec<(String, Selection)>;
 
 /// Reads the operations of a file, and the selections of their external inputs.
@@ -171,10 +171,10 @@ pub fn selections(file: &Path) -> Result<(Selections, Vec<Operation>), AppError>
     Ok((selections.collect(), notes.take()))
 }
 
-/// Operations in the order in which their plugins are built.
+/// Log of the operations, in the order in which their plugins are built.
 pub type OperationLog = Rc<RefCell<Vec<Operation>>>;
 
-/// Adds plugins whose sections are kept in `notes` as they are read.
+/// Adds plugins to an app. Each plugin logs its section to `notes` when it is built.
 pub fn with_operation_log(app: App, plugins: Vec<Box<dyn Plugin>>, notes: &OperationLog) -> App {
     let noted = plugins.into_iter().map(|plugin| {
         let notes = notes.clone();
@@ -183,7 +183,7 @@ pub fn with_operation_log(app: App, plugins: Vec<Box<dyn Plugin>>, notes: &Opera
     app.add_plugins(noted)
 }
 
-/// A plugin whose sections are kept as they are read.
+/// Wrapper that logs the section of a plugin to `notes`, and then builds the plugin, unless it records or replays.
 struct LoggedPlugin {
     plugin: Box<dyn Plugin>,
     notes: OperationLog,

@@ -1,4 +1,4 @@
-//! `robocache doctor`: checks if a machine is fit for a dataflow.
+//! `robocache doctor`: checks if a machine is fit for a dataflow. The checks change nothing on the machine.
 
 mod device;
 mod system;
@@ -30,7 +30,7 @@ struct Report {
     checks: Vec<Check>,
 }
 
-/// A check and its result.
+/// Result of one check of the machine.
 #[derive(Serialize)]
 pub struct Check {
     pub level: Level,
@@ -77,7 +77,7 @@ fn text(report: &Report, output: &Output) -> String {
     text
 }
 
-/// Runs a program. Returns the first line of its output, or the reason why there is none.
+/// Runs a program with the arguments `words`. Returns the first line of its output, or the reason why it failed.
 fn first_line_of(program: &str, words: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(words).output();
     let output = output.map_err(|error| format!("`{program}` can't be run: {error}"))?;
@@ -89,7 +89,7 @@ fn first_line_of(program: &str, words: &[&str]) -> Result<String, String> {
     Err(format!("`{program}`: {}", problem.lines().last().unwrap_or("it fails")))
 }
 
-/// Checks dora's command line, which contains the daemon.
+/// Checks the version of dora's command line, which contains the daemon.
 fn dora() -> Check {
     let needed = robocache::dora::VERSION;
     match first_line_of("dora", &["--version"]) {
@@ -103,7 +103,7 @@ fn dora() -> Check {
     }
 }
 
-/// Checks the Python package, which policies in Python need.
+/// Checks the version of the Python package, which policies in Python need.
 fn python() -> Check {
     let needed = env!("CARGO_PKG_VERSION");
     let program = "import robocache; print(robocache.__version__)";

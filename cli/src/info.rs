@@ -1,4 +1,4 @@
-//! `robocache info`: summarizes a recording, stream by stream.
+//! `robocache info`: summarizes a recording, stream by stream. A part that can't be read is reported, and the rest is summarized.
 
 use crate::convert::{self, Format, InputArgs};
 use crate::output::{Output, Table, bytes, figure, figure_or_dash, path, plain};
@@ -35,14 +35,14 @@ pub struct Args {
 #[derive(Serialize)]
 pub struct Info {
     recording: PathBuf,
-    /// Time from the first stamp of any stream to the last.
+    /// Time from the first stamp of any stream to the newest stamp of any stream, s.
     duration_s: f64,
     bytes: u64,
     pub streams: Vec<StreamSummary>,
-    /// Parts that are not read, and, for files of other software, stand-ins for missing parts.
+    /// Lines on parts that are not read, and, for files of other software, on stand-ins for missing parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// Parts that can't be read.
+    /// Errors of the parts of the recording that can't be read, one line each.
     pub problems: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct StreamSummary {
     samples: u64,
     rate_hz: Option<f64>,
     step_ms: Option<Spread>,
-    /// Time from the first stamp of any stream to the start of the longest step.
+    /// Time from the first stamp of any stream to the start of this stream's longest step, s.
     longest_step_at_s: Option<f64>,
     gaps: u64,
     lost: u64,
@@ -61,22 +61,22 @@ pub struct StreamSummary {
     duplicates: u64,
     pub first_ns: Option<i64>,
     last_ns: Option<i64>,
-    /// Time from the first stamp of any stream to the first of this one.
+    /// Time from the first stamp of any stream to the first stamp of this stream, s.
     start_s: Option<f64>,
-    /// Time from the last stamp of this stream to the last of any.
+    /// Time from the newest stamp of this stream to the newest stamp of any stream, s.
     end_s: Option<f64>,
-    /// Values that are NaN or infinite.
+    /// Number of values that are NaN or infinite.
     nonfinite: u64,
-    /// Time from the stamp of a message to its arrival at the recorder.
+    /// Time from the stamp of a message to its arrival at the recorder; `None` if arrivals were not recorded.
     delay_ms: Option<Spread>,
     bytes: u64,
     payload: Option<String>,
     frame_id: Option<String>,
-    /// True if the recorder ended in order.
+    /// True if the stream's file was completed, not cut off by the end of its recorder.
     is_finished: bool,
 }
 
-/// State of a stream while a recording is read.
+/// Counts and times of a stream, gathered while a recording is read.
 #[derive(Default)]
 struct StreamStatistics {
     messages: u64,
@@ -86,13 +86,13 @@ struct StreamStatistics {
     first_ns: Option<i64>,
     newest_ns: Option<i64>,
     steps_ns: Vec<i64>,
-    /// The longest step and its start, ns.
+    /// The longest time between a stamp and the next newer stamp, and the stamp at its start, ns.
     longest_ns: (i64, i64),
     delays_ns: Vec<i64>,
     nonfinite: u64,
     payload: Option<String>,
     frame_id: Option<String>,
-    /// Bytes of the payloads.
+    /// Size of all payloads, bytes.
     bytes: u64,
 }
 
@@ -105,7 +105,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!info.problems.is_empty())))
 }
 
-/// Reads the facts about a recording.
+/// Reads a recording and summarizes its streams.
 pub fn read(folder: &Path) -> eyre::Result<Info> {
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();
@@ -177,7 +177,7 @@ fn samples(message: &Message) -> Result<(), SamplesError> {
     }
 }
 
-/// Reads the facts about a file or folder of other software.
+/// Reads a file or folder of other software and summarizes its streams.
 fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info> {
     let mut source = convert::open(path, format, how, &[])?;
     let mut seen: BTreeMap<String, StreamStatistics> = BTreeMap::new();
@@ -206,7 +206,7 @@ fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info
     })
 }
 
-/// Returns the first stamp of any stream, and the last.
+/// Returns the oldest and the newest stamp of all streams, ns; `None` if there are no messages.
 fn span<'a>(seen: impl IntoIterator<Item = &'a StreamStatistics, IntoIter: Clone>) -> (Option<i64>, Option<i64>) {
     let seen = seen.into_iter();
     let first = seen.clone().filter_map(|seen| seen.first_ns).min();

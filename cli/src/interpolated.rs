@@ -1,14 +1,15 @@
-//! Warnings about outputs of `kinematics:` that are interpolated as if they were other values.
+//! Warnings about outputs of `kinematics:` that are interpolated as if they were other values. Modes that take a sample as it is
+//! are never warned of.
 
 use robocache::ops::align::{AlignConfig, ChannelGroupConfig, ModalityConfig};
 use robocache::ops::kinematics::Product;
 use robocache::time::{Interpolation, QuaternionOrder};
 
-/// Range of the quaternion in the values of a pose.
+/// Range of the quaternion's channels in a pose, `[first, end]`.
 const QUATERNION: [usize; 2] = [3, 7];
 
-/// Finds modalities of `config` whose interpolation makes wrong values. Returns the key and the problem of each. `product_of` names
-/// the product in an input, if `kinematics:` publishes it.
+/// Finds modalities of `config` whose interpolation makes wrong values. Returns the key and the problem of each. `product_of`
+/// returns what an input holds, such as poses, if `kinematics:` publishes the input.
 pub fn warnings(config: &AlignConfig, product_of: impl Fn(&str) -> Option<Product>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (m, modality) in config.modalities.iter().enumerate() {
@@ -46,7 +47,7 @@ fn rules(modality: &ModalityConfig) -> Vec<(String, ChannelGroupConfig)> {
     modality.groups.iter().enumerate().map(of_group).collect()
 }
 
-/// The mode of a group, if it makes values between samples.
+/// The interpolation of a group; `None` if it takes a sample as it is (`previous` or `nearest`).
 fn interpolating_mode(group: &ChannelGroupConfig) -> Option<Interpolation> {
     let takes_one = |mode: &Interpolation| matches!(mode, Interpolation::Previous | Interpolation::Nearest);
     group.interpolation.filter(|mode| !takes_one(mode))

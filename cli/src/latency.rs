@@ -1,4 +1,5 @@
-//! `robocache latency`: measures by how much one channel of a recording lags behind another.
+//! `robocache latency`: measures by how much one channel of a recording lags behind another. A lag that can't be known is refused
+//! with a reason, never guessed.
 
 use crate::channel::{self, Channel};
 use crate::output::{Output, Table, figure, figure_or_dash, plain};
@@ -8,10 +9,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Length of the parts of a recording that are correlated by themselves, ns.
+/// Length of the parts of a recording that are correlated separately, ns.
 const PART_NS: i64 = 60_000_000_000;
 
-/// Number of lines of the curve in text.
+/// Number of lines in which the text output shows the correlation, each at one lag of the range.
 const CURVE: usize = 21;
 
 /// Finds by how much one channel lags behind another that sees the same movement
@@ -54,26 +55,26 @@ fn range(text: &str) -> Result<(f64, f64), String> {
 struct Comparison {
     a: String,
     b: String,
-    /// The lag; `None` if it can't be known.
+    /// Lag of `b` behind `a` over the whole recording; `None` if it can't be known.
     #[serde(flatten)]
     lag: Option<Lag>,
-    /// The reason why the lag can't be known.
+    /// The reason why the lag can't be known; `None` if it is known.
     refused: Option<String>,
-    /// Results by minute, for a recording of several minutes.
+    /// Lag in each minute where both channels have samples; empty if there is only one such minute.
     minutes: Vec<Minute>,
-    /// Excess of the speed of `b`'s clock over that of `a`'s, by the lags of the minutes; `None` if fewer than three lags are
-    /// known.
+    /// Growth of the lag over the minutes, ppm: by how much the clock of `b` runs faster than the clock of `a`. `None` if fewer
+    /// than three lags are known.
     drift_ppm: Option<f64>,
     curve: Option<Curve>,
-    /// Parts that can't be read.
+    /// Errors of the parts of the recording that can't be read, one line each.
     problems: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Lag {
-    /// Latency of `b`, if that of `a` is 0.
+    /// Latency of `b` if the latency of `a` is 0, ms.
     latency_ms: f64,
-    /// Correlation at the peak, up to 1.
+    /// Correlation at `latency_ms`, the highest peak; at most 1.
     peak: f64,
     second_peak: Option<f64>,
     second_ms: Option<f64>,
@@ -83,7 +84,7 @@ struct Lag {
 
 #[derive(Serialize)]
 struct Minute {
-    /// Number of minutes from the first sample of `a` to the start of this one.
+    /// Number of whole minutes from the first sample of `a` to the start of this minute.
     minute: i64,
     #[serde(flatten)]
     lag: Option<Lag>,
@@ -152,7 +153,7 @@ fn all(channel: &Channel) -> latency::Channel<'_> {
     }
 }
 
-/// Selects the samples of a channel from one time up to another.
+/// Selects the samples of a sorted channel from `from_ns` up to `to_ns`, which is excluded.
 fn between(channel: &Channel, from_ns: i64, to_ns: i64) -> latency::Channel<'_> {
     let before = |end_ns: i64| channel.times_ns.partition_point(|&ns| ns < end_ns);
     let (from, to) = (before(from_ns), before(to_ns));
@@ -191,7 +192,7 @@ fn minutes(correlator: &Correlator, a: &Channel, b: &Channel) -> Vec<Minute> {
     if found.len() > 1 { found } else { Vec::new() }
 }
 
-/// Fits the slope of the lags over the minutes, by least squares.
+/// Fits the slope of the lags over the minutes, ppm, by least squares; `None` if fewer than three lags are known.
 fn drift_ppm(minutes: &[Minute]) -> Option<f64> {
     let known = minutes
         .iter()
@@ -205,6 +206,7 @@ fn drift_ppm(minutes: &[Minute]) -> Option<f64> {
     let (s, ms) = (mean(|(s, _)| *s), mean(|(_, ms)| *ms));
     let products: f64 = known.iter().map(|(at, lag)| (at - s) * (lag - ms)).sum();
     let squares: f64 = known.iter().map(|(at, _)| (at - s) * (at - s)).sum();
+    // 1 ms a second is 1000 ppm.
     Some(products / squares * 1000.0)
 }
 

@@ -1,4 +1,5 @@
-//! The `robocache` command: a module for each subcommand, and shared code in `output`, `stats` and others.
+//! The `robocache` command: a module for each subcommand, and shared code in `output`, `stats` and others. Only results go to
+//! standard output; remarks and errors go to standard error.
 
 mod channel;
 mod check;

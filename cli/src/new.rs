@@ -1,4 +1,4 @@
-//! `robocache new`: writes a dataflow and a configuration to start from.
+//! `robocache new`: writes a dataflow and a configuration to start from. No existing file is overwritten.
 
 use crate::output::{Output, path, quoted};
 use eyre::{WrapErr, bail, ensure};
@@ -11,18 +11,19 @@ use std::str::FromStr;
 
 const SENSORS: &str = include_str!("../templates/sensors.py");
 const SHOW: &str = include_str!("../templates/show.py");
-/// Observations a second, unless every sensor is slower.
+/// Greatest rate of the observations, Hz. If every sensor is slower, the rate is that of the fastest sensor.
 const RATE_HZ: f64 = 50.0;
-/// Rate from which on linear interpolation is nearer to the truth than the previous sample.
+/// Threshold of a sensor's rate, Hz. From this rate on, linear interpolation is nearer to the truth than the previous sample.
 const LINEAR_HZ: f64 = 50.0;
-/// Maximum number of occupied cells in a grid.
+/// Maximum number of occupied cells in a voxel grid.
 const MAX_VOXELS: u64 = 50_000;
 const POOL: &str = "16MB";
-/// Size of dora's shared memory pool if none is given.
+/// Size of a node's pool of shared memory if the dataflow gives none, MB.
 const DEFAULT_POOL_MB: usize = 8;
-/// Keys that restart a crashed node, three times at most: a node that can't start will not start later.
+/// Keys of a node in the dataflow by which dora restarts it after a crash, at most three times: a node that can't start will not
+/// start later.
 const RESTART: &str = "    restart_policy: on-failure\n    max_restarts: 3\n";
-/// Timer input of a sender, as dora restarts only nodes with an input.
+/// Timer input of a sensor's node, as dora restarts only nodes with an input.
 const TICK: &str =
     "    inputs: { tick: { source: dora/timer/secs/1, queue_size: 1 } }      # dora restarts only what has an input\n";
 /// Number of rows in an observation.
@@ -176,7 +177,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the duration of a number of periods of a rate in whole ms, rounded up.
+/// Returns the duration of `periods` periods of a rate, in whole ms, rounded up.
 fn periods_ms(periods: f64, rate_hz: f64) -> u64 {
     (periods * 1e3 / rate_hz).ceil() as u64
 }
@@ -234,7 +235,8 @@ fn config(args: &Args) -> String {
     text
 }
 
-/// Formats the key of a pool for messages of `values` float32; empty if dora's default is large enough.
+/// Formats the key that sizes a node's pool of shared memory for messages of `values` float32; empty if dora's default is large
+/// enough.
 fn pool(values: usize) -> String {
     let mb = (4 * (4 * values + 4096)).div_ceil(1_000_000);
     match mb {

@@ -1,4 +1,5 @@
-//! Judges, by their arrivals, if the streams that a configuration takes are stamped by one clock.
+//! Judges, by their arrivals, if the streams that a configuration takes are stamped by one clock. Messages without arrivals can't
+//! be judged, and are never reported.
 
 use crate::config::{Operation, Section};
 use robocache::ops::offsets::{Offset, Offsets, Severity};
@@ -20,15 +21,16 @@ pub struct Args {
 #[derive(Serialize)]
 pub struct StreamOffset {
     pub stream: String,
-    /// Lead of the stream's stamps over those of the others, beyond `latency_ms`; negative if they are behind.
+    /// Time by which the stream's stamps are ahead of those of the other streams, beyond `latency_ms`, ms; negative if they are
+    /// behind.
     pub ahead_ms: f64,
-    /// Time from the first message to the start of the offset.
+    /// Time from the first message to the start of the offset, s.
     pub from_s: f64,
     pub is_refused: bool,
     pub text: String,
 }
 
-/// Judge of the stamps of some streams by their arrivals.
+/// Collector of the stamps and arrivals of streams, which finds the streams whose stamps are off from those of the others.
 #[derive(Default)]
 pub struct Judge {
     offsets: Offsets,
@@ -36,7 +38,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge of these streams, each with its latency, ns. Streams that `args` allow to be off are left out.
+    /// Creates a judge of `streams`, each with its latency, ns. Streams that `args` allow to be off are left out.
     pub fn new(streams: impl IntoIterator<Item = (String, i64)>, args: &Args) -> Self {
         let mut judged: Vec<(String, i64)> = Vec::new();
         for (name, latency_ns) in streams {
@@ -54,7 +56,7 @@ impl Judge {
         }
     }
 
-    /// Adds a message of a stream.
+    /// Adds a message of a stream; a stream that is not judged is ignored.
     pub fn message(&mut self, stream: &str, message: &Message) {
         let at = match self.by_name.get(stream) {
             Some(&at) => at,
@@ -69,7 +71,7 @@ impl Judge {
         }
     }
 
-    /// Lists the streams that are off.
+    /// Lists the streams whose stamps are off, by the messages so far.
     pub fn offsets(&self) -> Vec<StreamOffset> {
         self.offsets.judge().into_iter().map(StreamOffset::from).collect()
     }
@@ -89,8 +91,8 @@ impl From<Offset> for StreamOffset {
     }
 }
 
-/// Lists the streams that operations take by their stamps, each with its latency, ns. Inputs of `clock` are left out, as they get
-/// other stamps.
+/// Lists the streams that operations take by their stamps, each with its latency, ns. Inputs of `clock` are left out, as `clock`
+/// changes their stamps.
 pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     let mut taken: Vec<(String, f64)> = Vec::new();
     let mut stamped: Vec<String> = Vec::new();
@@ -138,7 +140,8 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 
-/// Finds the `latency_ms` with which observations take the output `made`, which has the stamps of its operation's inputs.
+/// Returns the `latency_ms` of the modality or attached stream that takes `made`, the output of another operation; `None` if no
+/// observation takes it.
 fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {
@@ -151,7 +154,7 @@ fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     })
 }
 
-/// Describes the streams that are off by too much; `None` if there are none.
+/// Describes the streams whose stamps are off by too much to be used; `None` if there are none.
 pub fn refusal(found: &[StreamOffset]) -> Option<String> {
     let refused = found.iter().filter(|found| found.is_refused);
     let texts: Vec<&str> = refused.map(|found| found.text.as_str()).collect();

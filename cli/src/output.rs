@@ -1,4 +1,5 @@
-//! Writes results and remarks.
+//! Writes results and remarks. Control characters in tables, paths and remarks are escaped, so that no file can command the
+//! terminal.
 
 use eyre::WrapErr;
 use robocache::stream::needs_escape;
@@ -104,7 +105,7 @@ impl Output {
         let _ = writeln!(std::io::stderr(), "robocache: {}", plain(&text.to_string()));
     }
 
-    /// The word for a level, coloured if text is.
+    /// Returns the word for a level, in the level's colour if results are coloured.
     pub fn level(&self, level: Level) -> String {
         let word = level.word();
         if self.colour {
@@ -151,10 +152,10 @@ pub fn write(path: &Path, start: &str, text: &str) -> eyre::Result<()> {
     })
 }
 
-/// Maximum number of characters in a cell of a table.
+/// Maximum number of characters in a cell of a table; a longer text is cut.
 const MAX_CELL_CHARS: usize = 200;
 
-/// Minimum number of characters to which a name is cut.
+/// Minimum number of characters that are left of a name in the first column of a table that is too wide.
 const MIN_NAME_CHARS: usize = 10;
 
 /// Rows of cells below headings, with text aligned left and numbers right. A cell that is too long is cut, and ends with `...`.

@@ -1,4 +1,5 @@
-//! `robocache report`: shows a recording, and the observations that a configuration makes of it, on one page.
+//! `robocache report`: shows a recording, and the observations that a configuration makes of it, on one page. The figures are those
+//! of `info` and `try`, and the page loads nothing else.
 
 mod diagnosed;
 mod histogram;
@@ -56,11 +57,11 @@ pub struct Args {
     offsets: offsets::Args,
 }
 
-/// Figures of the page.
+/// Numbers and texts of the page, which are also the result of the command.
 #[derive(Serialize)]
 pub struct Figures {
     recording: PathBuf,
-    /// Path of the page.
+    /// Path of the page that was written.
     page: PathBuf,
     page_bytes: usize,
     verdict: String,
@@ -72,15 +73,15 @@ pub struct Figures {
     info: Info,
     /// Streams whose stamps are off from those of the others.
     offsets: Vec<StreamOffset>,
-    /// Streams that are not drawn, each with the reason.
+    /// Streams that are not drawn, by name, each with the reason.
     not_drawn: BTreeMap<String, String>,
-    /// Parts that can't be read.
+    /// Errors of the parts of the recording that can't be read, one line each.
     pub problems: Vec<String>,
 }
 
-/// Drawings of the page.
+/// Data of the charts on the page.
 struct Drawings {
-    /// Charts of `--channel`.
+    /// Lines of the chart of `--channel`: one entry, with one line, for each channel.
     channels: Vec<Chart>,
     outputs: Vec<Watched>,
     diagnostics: Vec<Diagnosed>,
@@ -180,7 +181,7 @@ pub fn write(args: &Args) -> eyre::Result<Figures> {
     Ok(figures)
 }
 
-/// Reads the channels that `words` name, each as a line.
+/// Reads the channels that `words` name, each as a chart with one line. Parts that can't be read are skipped.
 fn read_channel_charts(folder: &Path, words: &[String]) -> eyre::Result<Vec<Chart>> {
     if words.is_empty() {
         return Ok(Vec::new());
@@ -220,7 +221,7 @@ fn verdict(trial: Option<&Trial>, recorded: &[Observations]) -> String {
     }
 }
 
-/// Reads the recording, and collects the drawings of its streams.
+/// Reads the recording, and collects the data that is drawn of its streams. Parts that can't be read are skipped.
 fn read_drawings(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> {
     let (mut reader, _) = Reader::open_readable(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();

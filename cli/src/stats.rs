@@ -1,9 +1,9 @@
-//! Percentiles of durations.
+//! Percentiles of durations. A percentile is one of the durations, never a value between two.
 
 use robocache::time::ns_to_ms;
 use serde::Serialize;
 
-/// Statistics of durations, ms.
+/// Median, 99th percentile and maximum of durations, ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     pub p50: f64,

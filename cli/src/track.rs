@@ -1,31 +1,32 @@
-//! Values over time, reduced to the points that a drawing has room for.
+//! Values over time, reduced to the points that a drawing has room for. A reduced point keeps the smallest and the largest of its
+//! values, so that no peak is lost. A stretch is the time between two settings of a clock.
 
-/// Largest step back of time within a stretch, as [`AHEAD_NS`] is the largest step ahead. Beyond them a clock was set, and a new
-/// stretch begins.
+/// Step back of the time beyond which a clock counts as set, ns; a new stretch of the drawing begins.
 const BACK_NS: i64 = 1_000_000_000;
+/// Step ahead of the time beyond which a clock counts as set, ns; a new stretch of the drawing begins.
 const AHEAD_NS: i64 = 3_600_000_000_000;
 
 /// Maximum number of stretches that are drawn. A stretch ends when a clock was set.
 const MOST_STRETCHES: usize = 8;
 
-/// Multiple of the median step beyond which a step is a gap, as for `info`.
+/// Multiple of the median step beyond which a step is a gap, as in `robocache info`.
 const GAP: f64 = 1.5;
 
-/// Number of points to which a stretch of a report is reduced, or up to twice as many.
+/// Number of points to which a stretch of a report is reduced, as soon as it has more than twice as many.
 pub const MOST_POINTS: usize = 1000;
 
-/// Several columns of values at common times, in stretches that end when a clock was set.
+/// Values at common times, a column for each line that is drawn, in stretches that end when a clock was set.
 pub struct Tracks {
     columns: usize,
     most: usize,
     pub stretches: Vec<Track>,
-    /// Number of stretches that are not kept.
+    /// Number of stretches beyond `MOST_STRETCHES`, whose values are not kept.
     pub left_out: u64,
     newest_ns: Option<i64>,
 }
 
 impl Tracks {
-    /// Creates tracks of `columns` columns. If a stretch has more than twice `most` times, a point covers several of them.
+    /// Creates tracks of `columns` columns. If a stretch gets more than `2 * most` points, neighbouring points are merged.
     pub fn new(columns: usize, most: usize) -> Self {
         Self {
             columns,
@@ -36,7 +37,7 @@ impl Tracks {
         }
     }
 
-    /// Adds the values at a time; a value that is not finite counts as missing.
+    /// Adds the value of each column at a time, ns; a value that is not finite counts as missing.
     pub fn push(&mut self, time_ns: i64, values: &[f64]) {
         let is_new = self.newest_ns.is_none_or(|newest| {
             let ahead = i128::from(time_ns) - i128::from(newest);
@@ -59,18 +60,18 @@ impl Tracks {
     }
 }
 
-/// One stretch of [`Tracks`].
+/// Points of one stretch of [`Tracks`], in the order of time.
 pub struct Track {
     columns: usize,
     most: usize,
-    /// Time that a point may cover, ns; 0 if each point has one time.
+    /// Time that the values merged into one point may span, ns; 0 if none are merged.
     width_ns: i64,
     points: Vec<Point>,
-    /// The least and the greatest value of each column, for each point; NaN if there is no value.
+    /// Smallest and largest value of each column, for each point in turn; NaN if there is no value.
     values: Vec<(f64, f64)>,
 }
 
-/// Start and end of the time that a point covers.
+/// Start and end of the time that a point covers, ns.
 #[derive(Clone, Copy)]
 struct Point {
     first_ns: i64,
@@ -116,7 +117,7 @@ impl Track {
         }
     }
 
-    /// Merges a point into the point in whose width it lies, or inserts it in the order of time.
+    /// Merges a point into the point that covers the same slot of `width_ns`, or inserts it in the order of time.
     fn add(&mut self, point: Point, values: impl Iterator<Item = (f64, f64)>) {
         let slot = |time_ns: i64| time_ns.div_euclid(self.width_ns.max(1));
         let at = self
@@ -144,7 +145,7 @@ impl Track {
         }
     }
 
-    /// Makes points cover more time, so that there are fewer of them.
+    /// Widens the time that a point covers, at least twofold, and merges the points.
     fn widen(&mut self) {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else {
             return;
@@ -157,12 +158,12 @@ impl Track {
         }
     }
 
-    /// The time that a point may cover, ns; 0 if each point has one time.
+    /// The time that the values merged into one point may span, ns; 0 if none are merged.
     pub fn width_ns(&self) -> i64 {
         self.width_ns
     }
 
-    /// Makes the lines. A point that covers several times gives the least values at its start and the greatest at its end. Lines
+    /// Makes the lines to be drawn. A merged point becomes two: the smallest values at its start, and the largest at its end. Lines
     /// end at missing values and at gaps.
     pub fn lines(&self) -> Lines {
         let mut lines = Lines {

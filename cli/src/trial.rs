@@ -1,4 +1,5 @@
-//! `robocache try`: runs the operations of a configuration over a recording, without a dataflow.
+//! `robocache try`: runs the operations of a configuration over a recording, without a dataflow. Recorders do not run, so that
+//! nothing is written.
 
 pub mod report;
 pub mod tally;
@@ -22,8 +23,8 @@ use tally::Tally;
 
 const MIN_VALID: f64 = 0.9;
 
-/// Numbers of targets that fall due at once only if a clock was set. Up to the greatest number, operations without `max_wait_ms`
-/// would publish all of them; beyond it, they report the clock.
+/// Numbers of targets due at once that only a clock jump explains, and that operations without `max_wait_ms` would all publish. If
+/// even more fall due, the operations report the clock jump.
 const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 
 /// Runs a configuration over a recording: would it have worked?
@@ -85,7 +86,8 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.works || report.is_partial())))
 }
 
-/// Runs the operations. Returns the report and the operations. `watch` gets every published message with the name of its output.
+/// Runs the operations over the recording, and returns the report and the operations. `watch` gets every published message with the
+/// name of its output.
 pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Result<(Report, Vec<Operation>)> {
     let (mut graph, operations) = config::graph(&args.config, &config::ORDER, "try", is_counted)?;
     let (mut reader, refused) = Reader::open_readable(&args.recording).map_err(|error| {
@@ -177,7 +179,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     Ok((report, operations))
 }
 
-/// Judges the streams that only a dataset takes, not an operation.
+/// Adds to `judge` the messages of the streams in `taken` that are not among `inputs`: only a dataset takes them.
 fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge: &mut Judge) -> eyre::Result<()> {
     let is_other = |stream: &str| taken.iter().any(|(name, _)| name == stream) && inputs.iter().all(|it| it != stream);
     let (mut reader, _) = Reader::open_readable(folder)?;
@@ -197,36 +199,38 @@ fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge
 /// Counts of the messages that were read from the recording.
 pub struct Replayed {
     messages: u64,
-    /// Counts of each input.
+    /// Counts and stamps of each input, by its index.
     streams: Vec<StampTally>,
-    /// The least and the greatest stamp.
+    /// Smallest and largest stamp of all messages, ns; `None` before the first message.
     span_ns: Option<(i64, i64)>,
 }
 
-/// Counts of the messages of an input.
+/// Counts and stamps of the messages of an input.
 #[derive(Clone, Default)]
 struct StampTally {
     samples: u64,
     last_ns: Option<i64>,
     newest_ns: Option<i64>,
-    /// Steps from the newest stamp so far to the next newer one.
+    /// Steps from the newest stamp so far to the next newer stamp, ns.
     steps_ns: Vec<i64>,
 }
 
-/// A stamp so far ahead of all streams that a grid without `max_wait_ms` would fill millions of targets up to it.
+/// Stamp so far ahead of all streams that an operation without `max_wait_ms` would publish an observation at millions of targets
+/// before it.
 pub struct Leap {
     input: usize,
     ahead_ns: i64,
     targets: i64,
 }
 
-/// True if an operation `clock` changes the stamps of streams.
+/// True if one of the operations is `clock`, which changes the stamps of streams.
 fn has_clock(operations: &[Operation]) -> bool {
     let mut sections = operations.iter().map(|operation| &operation.section);
     sections.any(|section| matches!(section, Section::Clock(_)))
 }
 
-/// Finds the operation with the finest grid among those without `max_wait_ms` and trigger, and its period, ns.
+/// Finds the operation with the shortest period among those without `max_wait_ms` and trigger, and the period, ns; `None` if there
+/// is none, or if a clock is estimated.
 fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
     if has_clock(operations) {
         return None;
@@ -238,7 +242,7 @@ fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
     grids.min_by_key(|(_, period_ns)| *period_ns)
 }
 
-/// Returns the time from one observation to the next, ns, if they lie on a grid.
+/// Returns the time from one observation to the next, ns; `None` if a trigger asks for observations.
 fn period_ns(config: &AlignConfig) -> Option<i64> {
     let period_ns = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
     config.trigger.is_none().then_some(period_ns)
@@ -261,7 +265,7 @@ impl Replayed {
         self.span_ns = Some((first.min(stamp_ns), last.max(stamp_ns)));
     }
 
-    /// Detects a message that would make [`TOO_MANY_TARGETS`] due at once.
+    /// Detects a message that would make [`TOO_MANY_TARGETS`] due at once; `None` for any other message.
     fn leap(&self, input: usize, message: &Message, period_ns: i64) -> Option<Leap> {
         // The last stamps count, not the newest, as a clock may have been set back before.
         let before_ns = self.streams.iter().filter_map(|stream| stream.last_ns).max()?;
@@ -307,7 +311,8 @@ impl StampTally {
     }
 }
 
-/// True if an output is counted. Attached outputs are counted with `fused`, and outputs of clocks differ only in their stamps.
+/// True if the messages of an output are counted. Attached outputs are counted with `fused`, and outputs of clocks differ only in
+/// their stamps.
 fn is_counted(output: &str, operations: &[Operation]) -> bool {
     operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) if operation.plugin == "align" => config
@@ -326,7 +331,7 @@ fn is_counted(output: &str, operations: &[Operation]) -> bool {
     })
 }
 
-/// The input whose messages ask for observations, if the operation has one.
+/// The input whose messages ask the operation for observations, a request or a timer; `None` if there is no such input.
 fn asked_by(operation: &Operation) -> Option<&str> {
     match &operation.section {
         Section::Observe(config) => match &config.trigger {

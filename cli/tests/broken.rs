@@ -5,7 +5,7 @@ use robocache::prelude::*;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Records two streams that move alike for 20 s, in batches of half a second.
+/// Writes a recording of two streams that move alike for 20 s, with the arrivals of messages.
 fn record(folder: &Path) {
     let mut writer = recording::Writer::create(folder).unwrap().with_arrivals();
     let start = Instant::now();

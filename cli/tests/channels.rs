@@ -14,7 +14,7 @@ fn on(folder: &Folder, command: &str, words: &[&str]) -> Done {
     run([command.as_ref(), recording.as_os_str()].into_iter().chain(words))
 }
 
-/// Returns a movement of several frequencies at a time in s.
+/// Returns the value, at the time `t` in s, of a movement of several frequencies.
 fn movement(t: f64) -> f64 {
     (3.1 * t).sin()
         + 0.6 * (7.7 * t + 1.0).sin()
@@ -99,7 +99,7 @@ fn a_latency_is_found_and_a_drift_is_seen() {
     }
 }
 
-/// Records a message for each pair of a stamp and an arrival, which counts from now. Returns the time from the first stamp to its
+/// Records a message for each pair of a stamp, ns, and an arrival, ns after now. Returns the time from the first stamp to its
 /// arrival, ms.
 fn record_arrivals(folder: &Folder, pairs: impl Iterator<Item = (i64, i64)>) -> f64 {
     let path = folder.path("recording");

@@ -30,7 +30,7 @@ const FILES: [&str; 18] = [
     "examples/view.yml",
 ];
 
-/// Copies the project's own files to a folder.
+/// Copies the project's own files to a temporary folder.
 fn unrecorded() -> Folder {
     let folder = Folder::new();
     for file in FILES {
@@ -39,7 +39,7 @@ fn unrecorded() -> Folder {
     folder
 }
 
-/// Copies the project's own files to a folder, and adds a recording for those that replay one.
+/// Copies the project's own files to a temporary folder, and adds a recording for the dataflows that replay one.
 fn project() -> Folder {
     let folder = unrecorded();
     let of = |stream: &'static str, dim: usize, ms: i64, count: i64| {
@@ -68,7 +68,7 @@ fn replace(folder: &Folder, file: &str, from: &str, to: &str) {
     std::fs::write(path, text.replace(from, to)).unwrap();
 }
 
-/// Runs `check`. Returns the exit code and the findings without notes.
+/// Runs `robocache check`. Returns the exit code and the findings without notes.
 fn check(folder: &Path, words: &[&str]) -> (i32, Vec<Value>) {
     let done = done(command(["check", "--json"]).args(words).current_dir(folder));
     let mut found = done.json()["findings"].as_array().unwrap().clone();

@@ -52,7 +52,7 @@ impl Machine {
         )
     }
 
-    /// Returns the exit code, and the name, the level and the finding of each check.
+    /// Runs `robocache doctor`. Returns the exit code, and the name, the level and the finding of each check.
     fn checks(&self) -> (i32, Vec<(String, String, String)>) {
         let done = self.doctor(&["--json"]);
         let text = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
@@ -264,7 +264,7 @@ fn the_devices_of_amd_are_looked_at_as_those_of_nvidia_are() {
     );
 }
 
-/// Lets one call fail after another. Failures of calls that only release resources change nothing.
+/// Makes each of the driver's first 60 calls fail, one in each run. Failures of calls that only release resources change nothing.
 #[test]
 fn whichever_call_of_hip_fails_a_device_that_can_not_be_used_is_told() {
     if !has_drivers() {

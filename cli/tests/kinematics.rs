@@ -9,7 +9,7 @@ nodes:
   - { id: show, path: show.py, inputs: { pose: arm/arm_pose } }
 ";
 
-/// Writes a recording of samples with these names, and a configuration with an entry that takes them.
+/// Writes a recording of samples with the fields `names`, and a configuration with an entry of `kinematics:` that takes them.
 fn project(names: &[&str], values: &[&[f32]], entry: &str) -> Folder {
     let folder = Folder::new();
     let samples = (0..).zip(values).map(|(i, values)| {
@@ -32,7 +32,7 @@ fn project(names: &[&str], values: &[&[f32]], entry: &str) -> Folder {
     folder
 }
 
-/// Runs `check`. Returns the exit code and the problems of the section.
+/// Runs `robocache check`. Returns the exit code and the problems of the section `kinematics:`.
 fn check(folder: &Folder) -> (i32, Vec<String>) {
     let words = ["check", "robot.yml", "--dataflow", "flow.yml", "--json"];
     let done = done(command(words).current_dir(&folder.0));
@@ -144,7 +144,7 @@ fn degrees_are_told() {
     assert!(done.json()["faults"].to_string().contains(words), "{}", done.out);
 }
 
-/// Writes a recording of three poses beside one another and two on the other side, at positions within reach.
+/// Writes a recording of five poses within reach: three close together, and two on the other side of the robot.
 fn project_of_poses() -> Folder {
     let poses: [&[f32]; 5] = [
         &[1.2, 0.30, 0.0, 0.0, 0.0, 0.0, 1.0],
@@ -156,7 +156,7 @@ fn project_of_poses() -> Folder {
     project(&[], &poses, "make: joints, inverse: { task: position }")
 }
 
-/// Adds a plugin to the list of a project.
+/// Adds a plugin to the list `plugins:` of a project's configuration.
 fn with_plugin(folder: &Folder, plugin: &str) {
     let config = std::fs::read_to_string(folder.path("robot.yml")).unwrap();
     folder.write("robot.yml", &config.replace("}] }]\n", &format!("}}] }}, {plugin}]\n")));

@@ -25,13 +25,13 @@ fn page(folder: &Folder) -> String {
     std::fs::read_to_string(folder.path("page.html")).unwrap()
 }
 
-/// Reads the data for the script of the page.
+/// Parses the JSON data that a page holds for its script.
 fn data(page: &str) -> Value {
     let (_, from) = page.split_once("id=\"data\">").unwrap();
     serde_json::from_str(from.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// Removes the figures that differ from run to run.
+/// Removes the figures of a report that differ from run to run.
 fn lasting(mut report: Value) -> Value {
     report.as_object_mut().unwrap().remove("took_s");
     for of in report["observations"].as_array_mut().unwrap() {

@@ -1,8 +1,8 @@
-"""Attention over observations of robocache: tokens of modalities at the times of their capture, masked by validity.
+"""Attention over observations of robocache: tokens of modalities at capture times. A value that is not valid gets no attention.
 
-There is a token for each modality in each row of a window. Its key encodes the modality, and the time of its sample as
-Fourier features. The mask of `torch.nn.functional.scaled_dot_product_attention` is made from `valid`. Queries are times, too,
-such as the times of future actions, so that streams of any rate meet at the times at which the policy acts.
+There is a token for each modality in each row of a window. The key of a token encodes the modality, and the time of the sample
+as Fourier features. The mask of `torch.nn.functional.scaled_dot_product_attention` is made of `valid`. Queries are times
+as well, such as the times of future actions, so that streams of any rate meet at the times at which the policy acts.
 """
 
 import math
@@ -13,11 +13,11 @@ from torch import nn
 
 
 class Tokens:
-    """A batch of windows, ready for attention.
+    """A batch of B windows with T rows and M modalities, ready for attention.
 
-    - `values`: a tensor [B, T, D_m] for each modality, 0 if it is not valid
-    - `times_s` [B, T, M] float32: time at which each sample was taken, relative to the newest row, 0 or less
-    - `valid` [B, T, M] bool
+    - `values`: a tensor [B, T, D_m] for each modality, 0 where the modality is not valid
+    - `times_s` [B, T, M] float32: capture time of each sample relative to the newest row, seconds, 0 or less
+    - `valid` [B, T, M] bool: True for tokens that get attention
     - `whole`: True if all of `valid` is True
     """
 
@@ -28,15 +28,15 @@ class Tokens:
     def of(cls, observations: list, device: torch.device | str = "cpu", each_sample_once: bool = False) -> "Tokens":
         """Makes tokens of observations of the same modalities (`robocache.Observation`).
 
-        A sample of a stream slower than the rows is in several rows. With `each_sample_once`, only the oldest of these gets
-        attention. It is for `previous` and `nearest`, which hold samples, and not for modes that blend them.
+        A sample of a stream that is slower than the rows is in several rows. With `each_sample_once`, only the oldest of these
+        rows gets attention. The option is for the modes `previous` and `nearest`, which hold samples; other modes blend samples.
         """
         stack = lambda name: torch.stack([torch.from_numpy(getattr(o, name)) for o in observations])  # noqa: E731
         valid, age_ns, targets_ns = stack("valid"), stack("age_ns"), stack("timestamps_ns")
         # Differences are taken in int64: in float32, neighbouring numbers of the size of ns since 1970 are 128 s apart.
         capture_ns = targets_ns[:, :, None] - age_ns
         times_s = (capture_ns - targets_ns[:, -1:, None]).float() * 1e-9
-        # An entry without a sample has no time. It is masked, but must still be a number.
+        # A token without a sample has no time. The token is masked, but its time must still be a number.
         times_s = torch.where(age_ns >= 0, times_s, 0.0)
         if each_sample_once:
             again = torch.zeros_like(valid)
@@ -49,12 +49,12 @@ class Tokens:
             torch.where(measured[:, :, m, None], fused[:, :, offsets[m] : offsets[m + 1]], 0.0).to(device)
             for m in range(len(offsets) - 1)
         ]
-        # This is checked on the host, because a check on a GPU would wait for the GPU.
+        # `valid` is checked on the host, because a check on a GPU would wait for the GPU.
         return cls(values, times_s.to(device), valid.to(device), whole=bool(valid.all()))
 
 
 class TimeEncoding(nn.Module):
-    """Fourier features of times: sine and cosine of `bands` periods, spaced geometrically."""
+    """Fourier features of times: sine and cosine for `bands` periods, spaced geometrically from `shortest_s` to `longest_s`."""
 
     def __init__(self, bands: int = 16, shortest_s: float = 0.004, longest_s: float = 8.0):
         super().__init__()
@@ -72,10 +72,10 @@ class TimeEncoding(nn.Module):
 
 
 class TimeAttention(nn.Module):
-    """Cross-attention from times to the tokens of all modalities: fused multimodal, over irregular stamps.
+    """Cross-attention from query times to the tokens of all modalities, whose stamps may be irregular.
 
-    The modalities have `dims` columns, D_m. One more key, which belongs to no sensor and is always valid, takes the weight if
-    no other key is valid: a query without a valid key would be NaN.
+    The list `dims` has the number of columns of each modality, D_m. One more key belongs to no sensor and is always valid. Without
+    that key, a query would be NaN if no token is valid.
     """
 
     def __init__(self, dims: list[int], width: int = 128, heads: int = 4):
@@ -91,7 +91,7 @@ class TimeAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, tokens: Tokens, query_times_s: torch.Tensor) -> torch.Tensor:
-        """Answers each time of `query_times_s` [B, Q], seconds from the newest row on: [B, Q, width]."""
+        """Returns features [B, Q, width] for the times `query_times_s` [B, Q], in seconds after the newest row."""
         embedded = torch.stack([embed(values) for embed, values in zip(self.embed, tokens.values)], dim=2)
         keys = (embedded + self.modality + self.key_time(self.time(tokens.times_s))).flatten(1, 2)
         batch = len(keys)

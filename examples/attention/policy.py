@@ -1,4 +1,4 @@
-"""A policy node without training: attention over each observation gives actions for the next half second.
+"""An untrained policy node: attention over each observation gives actions for the next half second. It holds if the gate refuses.
 
 policy.py       in a dataflow, with an input `fused` or `observation`; needs torch
 """

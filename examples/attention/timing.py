@@ -1,10 +1,10 @@
-"""Times torch's attention against the device's limit: the reason why robocache has no kernel of its own for attention.
+"""Compares torch's attention with the device's limit, which shows why robocache has no kernel of its own for attention.
 
     timing.py [FILE.json]       on a machine with a GPU; prints a table, and writes it as JSON
 
 For each shape it gives the median time of `scaled_dot_product_attention` with a mask made of `valid`, in a CUDA graph, and a
-floor. The floor is the larger of two times: multiplications at the rate of a large matrix product, and memory traffic at the
-rate of a large copy. Both rates are measured here. It is not less than an empty kernel in the same graph.
+floor. The floor is the largest of three times. They are the multiplications at the rate of a large matrix product, the memory
+traffic at the rate of a large copy, and an empty kernel in a graph. The rates are measured here.
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-# Name, batch, queries, keys (T rows of M modalities, and one more), heads, width of a head.
+# Shapes: name, batch, queries, keys (T rows of M modalities, and one more key), heads, width of a head.
 SHAPES = [
     ("a live window, 16 x 3", 1, 16, 49, 4, 32),
     ("a live window, 64 x 8", 1, 64, 513, 8, 64),
@@ -26,7 +26,7 @@ CALLS, PASSES = 20, 50
 
 
 def median_us(call) -> float:
-    """The median time of a call in a CUDA graph of many."""
+    """Returns the median time of a call, us, in a CUDA graph of CALLS calls."""
     for _ in range(3):
         call()
     torch.cuda.synchronize()

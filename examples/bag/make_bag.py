@@ -16,7 +16,7 @@ STORE = get_typestore(Stores.ROS2_HUMBLE)
 STORE.register(get_types_from_msg("std_msgs/Header header\nfloat32[] data\n", "encoder_msgs/msg/Features"))
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND
-# For each topic the rate in Hz, and the time from the capture of a message to its recording, in ms.
+# Topics: the rate in Hz, and the time from the capture of a message to its recording, in ms.
 TOPICS = {
     "/joint_states": (250, 1),
     "/joint_commands": (50, 1),
@@ -39,7 +39,7 @@ def vector(values):
 
 
 def arm(t: float) -> np.ndarray:
-    """Position of the joints and the gripper."""
+    """Positions of the seven joints, rad, and of the gripper, m, at the time `t`, s."""
     return np.append(0.6 * np.sin(0.8 * t + np.arange(7)), 0.04 + 0.04 * math.sin(t))
 
 
@@ -72,7 +72,7 @@ def image(header, t: float, height: int = 48, width: int = 64):
 
 
 def message(topic: str, i: int, stamp_ns: int):
-    """Message i of a topic; None while its sensor is missing."""
+    """Makes message `i` of a topic, with the stamp `stamp_ns`; None while its sensor drops out."""
     t = (stamp_ns - START) / SECOND
     time = of("builtin_interfaces/msg/Time", sec=stamp_ns // SECOND, nanosec=stamp_ns % SECOND)
     header = of("std_msgs/msg/Header", stamp=time, frame_id=topic.split("/")[1])

@@ -1,6 +1,6 @@
-"""Features of images, by an ONNX model: `encoder.py --model out/encoder.onnx`.
+"""A node that computes features of images, by an ONNX model: `encoder.py --model out/encoder.onnx`.
 
-The node takes images as the hub's camera nodes send them. Features get the stamp of their image.
+The node takes images as the camera nodes of dora's hub send them. Features get the stamp of their image.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Sensors of a made-up robot as other software sends them. A process runs one of them.
+"""Sensors of a made-up robot, as other software sends them. A process runs one sensor.
 
     sensors.py camera|depth|joint_states|pose|points [SECONDS]
 
-The sensors `camera` and `depth` send images as the hub's camera nodes do. The others send a topic as dora's ROS 2 bridge does: a
-struct of one row, with lists for arrays and the stamp in its header. Nothing in the messages is made for robocache.
+The sensors `camera` and `depth` send images as the camera nodes of dora's hub do. The other sensors send a topic as dora's ROS 2
+bridge does: a struct of one row, with lists for arrays and the stamp in its header. Nothing in the messages is made for robocache.
 """
 
 import sys
@@ -19,21 +19,21 @@ LINGER_S = 0.5
 
 
 def camera(time_ns: int):
-    """An image of 64 x 48 pixels, rgb8, as a flat array."""
+    """Makes an image of 64 x 48 pixels, rgb8, as a flat array."""
     columns = np.cos(phase(time_ns) + np.linspace(0, np.pi, 64))
     image = np.broadcast_to((127 + 127 * columns)[None, :, None], (48, 64, 3)).astype(np.uint8)
     return pa.array(image.ravel()), {"encoding": "rgb8", "width": 64, "height": 48, "timestamp": time_ns}
 
 
 def depth(time_ns: int):
-    """A depth image of 16 x 12 pixels, mm, of a wall that moves back and forth. A pixel without a return is 0."""
+    """Makes a depth image of 16 x 12 pixels, mm, of a wall that moves back and forth. A pixel without a return is 0."""
     image = np.full((12, 16), 2000 + 1000 * np.sin(phase(time_ns)), np.uint16)
     image[0, 0] = 0
     return pa.array(image.ravel()), {"encoding": "mono16", "width": 16, "height": 12, "focal": [14, 14], "timestamp": time_ns}
 
 
 def joint_states(time_ns: int):
-    """A sensor_msgs/JointState. Every second message has its joints in another order."""
+    """Makes a sensor_msgs/JointState. Every second message has its joints in another order."""
     names = ["elbow", "finger", "shoulder", "wrist"]
     if time_ns // 10_000_000 % 2:
         names.reverse()
@@ -45,7 +45,7 @@ def joint_states(time_ns: int):
 
 
 def pose(time_ns: int):
-    """A geometry_msgs/PoseStamped, which turns about z."""
+    """Makes a geometry_msgs/PoseStamped, which turns about z."""
     half = phase(time_ns) / 2
     position = {"x": 0.4 * np.cos(phase(time_ns)), "y": 0.4 * np.sin(phase(time_ns)), "z": 0.3}
     orientation = {"x": 0.0, "y": 0.0, "z": np.sin(half), "w": np.cos(half)}
@@ -57,7 +57,7 @@ FIELDS = [{"name": name, "offset": offset, "datatype": 7, "count": 1} for name, 
 
 
 def points(time_ns: int):
-    """A sensor_msgs/PointCloud2 of 20,000 points of a wall, some of which have no return."""
+    """Makes a sensor_msgs/PointCloud2 of 20,000 points of a wall; points without a return are NaN."""
     random = np.random.default_rng(time_ns)
     cloud = np.zeros(20_000, POINT)
     cloud["x"] = random.normal(4.0, 0.02, 20_000)
@@ -80,7 +80,7 @@ def points(time_ns: int):
 
 
 def row(**values):
-    """A struct of one row."""
+    """Makes the payload and the empty metadata of a topic's message: a struct of one row."""
     return pa.array([values]), {}
 
 
@@ -89,11 +89,11 @@ def header(time_ns: int, frame_id: str) -> dict:
 
 
 def phase(time_ns: int) -> float:
-    """Phase of the motion, half a turn a second, rad."""
+    """Phase of all motion at a time, rad; it goes on by half a turn a second."""
     return time_ns % (2 * S) / S * np.pi
 
 
-# The output of each sensor, and its messages a second.
+# Sensors: the output of each, and its messages a second.
 SENSORS = {camera: ("image", 30), depth: ("depth", 30), joint_states: ("joint_states", 100), pose: ("pose", 100), points: ("points", 10)}
 
 

@@ -10,13 +10,13 @@ from dora import Node
 
 
 def axes(quaternions: np.ndarray) -> np.ndarray:
-    """The z axes of the tool: [..., 3]."""
+    """Returns the z axes [..., 3] of rotations given as quaternions x y z w [..., 4]."""
     x, y, z, w = np.moveaxis(quaternions, -1, 0)
     return np.stack([2 * (x * z + y * w), 2 * (y * z - x * w), 1 - 2 * (x * x + y * y)], axis=-1)
 
 
 def draw(rows: np.ndarray, file: str) -> None:
-    """Draws the path of the tool, its axis twice a second, and the force along the axis."""
+    """Draws the path of the tool, its axis twice a second, and the force along the axis, from fused rows at 50 Hz, into a file."""
     import matplotlib
 
     matplotlib.use("svg")

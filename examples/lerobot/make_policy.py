@@ -1,10 +1,10 @@
 """Makes the policies that `policy.py` runs, `act` and `diffusion` in out/lerobot: `make_policy.py --out out/lerobot`.
 
-The simulated robot is fused by robocache-fuse, configured as on the robot, but waiting for every sample, so that the data are
-the same in every run. Its observations become a LeRobotDataset, with LeRobot's own statistics.
+The streams of the simulated robot are fused by robocache-fuse, configured as on the robot, except that fuse waits for every
+sample. So the data are the same in every run. The observations become a LeRobotDataset, with LeRobot's own statistics.
 
-LeRobot's policies are then trained on the dataset for some steps: enough for an example, not to move a robot. Each is saved
-with its pre- and post-processors, and with `robocache.json`, which has the modalities of its inputs, and its period.
+LeRobot's policies are then trained on the dataset for some steps: enough for an example, not to move a robot. Each policy is
+saved with its pre- and post-processors, and with `robocache.json`, which has the modalities of the inputs, and the period.
 
   - observation.state              [21]   proprio (15) and force (6), raw units
   - observation.environment_state  [128]  features of the camera
@@ -37,7 +37,7 @@ INPUTS = {"observation.state": ["proprio", "force"], "observation.environment_st
 # Columns of `proprio` that an action sets.
 ACTION_COLUMNS = [*range(7), 11]
 ACTION_FIELDS = [*(f"joint_{i}" for i in range(1, 8)), "gripper"]
-# Small enough for a CPU: a chunk takes some milliseconds. The keys are LeRobot's.
+# Options of the policies, by LeRobot's keys. The networks are small enough for a CPU: a chunk takes some milliseconds.
 POLICIES = {
     "act": {
         "chunk_size": 16,
@@ -67,7 +67,7 @@ POLICIES = {
 
 
 def simulate(config: dict, seconds: float, folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """Simulates the robot for `seconds`, and gives its observations as examples/offline/collect.py collects them."""
+    """Simulates the robot for `seconds`. Returns its observations by name, as examples/offline/collect.py collects them."""
     config = {**config, "sim": {**config["sim"], "real_time": False, "start_ns": 1_000_000_000, "duration_s": seconds}}
     config["fuse"] = {**config["fuse"], "max_wait_ms": None}
     (folder / "config.yml").write_text(yaml.safe_dump(config))
@@ -97,7 +97,7 @@ def simulate(config: dict, seconds: float, folder: pathlib.Path) -> dict[str, np
 
 
 def episodes(windows: dict[str, np.ndarray], period_ns: int) -> list[slice]:
-    """Runs of consecutive observations, a period apart, whose newest rows are complete."""
+    """Finds the episodes: runs of observations a period apart whose newest rows are complete. Returns them as slices."""
     whole = windows["valid"][:, -1].all(axis=1)
     follows = (np.diff(windows["timestamps_ns"][:, -1]) == period_ns) & (np.diff(windows["epoch"]) == 0)
     found, start = [], None
@@ -111,7 +111,7 @@ def episodes(windows: dict[str, np.ndarray], period_ns: int) -> list[slice]:
 
 
 def dataset(windows: dict[str, np.ndarray], period_ns: int, root: pathlib.Path) -> LeRobotDataset:
-    """A LeRobotDataset of the newest rows; the last one of an episode has no successor, and so no action."""
+    """Makes a LeRobotDataset of the newest rows. The last row of an episode has no successor, thus no action, and is left out."""
     names, offsets = windows["modalities"].tolist(), windows["offsets"]
     columns = {name: np.arange(*offsets[m : m + 2]) for m, name in enumerate(names)}
     inputs = {key: np.concatenate([columns[name] for name in of]) for key, of in INPUTS.items()}
@@ -132,7 +132,7 @@ def dataset(windows: dict[str, np.ndarray], period_ns: int, root: pathlib.Path) 
 
 
 def train(kind: str, data: LeRobotDataset, steps: int, folder: pathlib.Path) -> list[float]:
-    """Trains a policy and saves it with its processors; returns the losses."""
+    """Trains a policy for `steps` steps, and saves it with its processors in `folder`. Returns the loss of each step."""
     torch.manual_seed(0)
     # Networks this small are slower on more threads.
     torch.set_num_threads(1)

@@ -3,15 +3,15 @@
     policy.py --policy out/lerobot/act
 
 The policy, its processors and its statistics are LeRobot's, as saved by `save_pretrained`; `make_policy.py` makes two policies.
-An observation is passed in raw units, and LeRobot normalises it. The node obeys robocache's masks and ages:
+An observation is passed in raw units, and LeRobot normalises it. The node never acts on a value that is not valid:
 
 - An observation is refused if a row that the policy takes lacks an input, or an input is too old: the robot holds. LeRobot's
-  policies have no mask.
+  policies have no mask for missing inputs.
 - A policy that looks back gets the rows of the window. Rows before the robot's start repeat its first row, as in LeRobot.
 - The policy forgets its history when the epoch changes (a clock jumped), or the sender (fuse was started anew).
 
 An action is a chunk [horizon, A] in raw units; step i is for the time `timestamps_ns[i]`, the first step a period after the
-observation. Values of an observation that was computed on the GPU stay there.
+observation. Values of an observation that was computed on the GPU stay on the GPU.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from robocache.presets import InvalidObservation
 
 
 class Policy:
-    """The network with its processors, and the rules around it. `observe` takes events; `run` does the rest."""
+    """The network with its processors, and the rules by which observations are refused. It knows no node: `run` has the events."""
 
     def __init__(self, folder: pathlib.Path, max_age_ms: dict[str, float], device: str):
         about = json.loads((folder / "robocache.json").read_text())
@@ -66,7 +66,7 @@ class Policy:
         self.predict({key: torch.zeros(1, *rows, width) for key, width in self.widths.items()})
 
     def observe(self, event: dict) -> tuple[Observation, np.ndarray | None]:
-        """Takes an observation, and returns it with its chunk [horizon, A], or None if the observation is refused."""
+        """Reads an event. Returns the observation, and its chunk [horizon, A], or None if the observation is refused."""
         observation = Observation.from_event(event)
         self.counts["observations"] += 1
         refusal = self.gate.refusal(observation)
@@ -96,10 +96,10 @@ class Policy:
             self.chunks.clear()
 
     def batch(self, observation: Observation) -> dict[str, torch.Tensor]:
-        """The inputs of LeRobot, raw: [1, D], or [1, n, D] if the policy looks back.
+        """Makes the inputs of the policy, in raw units: [1, D] each, or [1, n, D] if the policy looks back.
 
-        The numbers are those of `robocache.presets.act` and `lerobot_diffusion`, which give NumPy arrays; here values stay on
-        the GPU.
+        The numbers are those of `robocache.presets.act` and `lerobot_diffusion`, which give NumPy arrays. Here values on the GPU
+        stay on the GPU.
         """
         steps_ns = np.diff(observation.timestamps_ns)
         if np.any(steps_ns != self.period_ns):
@@ -117,7 +117,7 @@ class Policy:
 
     @torch.inference_mode()
     def predict(self, batch: dict[str, torch.Tensor]) -> np.ndarray:
-        """The chunk [horizon, A] for a batch of one, in raw units."""
+        """Runs the network on a batch of one. Returns the chunk [horizon, A] in raw units."""
         batch = self.before(batch)
         if self.config.type == "diffusion":
             # `predict_action_chunk` would look back at earlier inputs. The window has these rows already, and their gaps.
@@ -135,7 +135,8 @@ class Policy:
 
 
 def rows(observation: Observation, of: list[int], count: int) -> list[int]:
-    """Indices of the newest rows for some modalities, oldest first. Before the start it is that of the first whole row."""
+    """Returns the indices of the newest `count` rows, oldest first; the first complete row in place of rows before the start.
+    Raises InvalidObservation if one of the modalities `of` is not valid in a row."""
     if len(observation) < count:
         raise MessageError(f"the window has {len(observation)} rows, the policy takes {count}: set `window` of fuse")
     valid = observation.valid[:, of]
@@ -148,7 +149,7 @@ def rows(observation: Observation, of: list[int], count: int) -> list[int]:
 
 
 def run(node: Node, policy: Policy) -> None:
-    """Drains the node's events. It goes on after INPUT_CLOSED and STOP, since dora hands out queued events after these."""
+    """Handles all events of the node. It goes on after INPUT_CLOSED and STOP, since dora returns queued events after these."""
     for event in node:
         match event["type"]:
             case "INPUT":

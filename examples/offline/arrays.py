@@ -1,4 +1,4 @@
-"""Arrays of a made-up robot, a minute of each stream by default, written as a recording: `arrays.py FOLDER [SECONDS]`."""
+"""Writes a recording of a made-up robot from arrays, a minute of each stream by default: `arrays.py FOLDER [SECONDS]`."""
 
 import pathlib
 import sys

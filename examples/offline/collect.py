@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def missing(newest_ns: np.ndarray, epoch: np.ndarray) -> int:
-    """Number of steps, within an epoch, that are longer than the shortest one."""
+    """Counts the gaps: pairs of consecutive observations of an epoch that are further apart in time than the closest pair."""
     steps = np.diff(newest_ns)[np.diff(epoch) == 0]
     return int((steps > steps.min()).sum()) if len(steps) else 0
 

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import pyarrow as pa
 
-# Samples in a message, `[K, D]`. Results do not depend on K, but a message for each sample takes ten times as long.
+# Number of samples in a message. Results do not depend on it, but a message for each sample takes ten times as long.
 ROWS = 100
 
 
@@ -44,5 +44,5 @@ def writer(folder, name: str, schema: pa.Schema) -> pa.ipc.RecordBatchFileWriter
 
 
 def one(values: np.ndarray) -> pa.Array:
-    """A List column of one row."""
+    """Makes a List column of one row, which holds all of `values`."""
     return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values))

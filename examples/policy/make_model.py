@@ -3,10 +3,10 @@
 The network is small and untrained, with seeded weights, in place of a trained policy with these inputs. Its shapes come from
 the configuration of the nodes that feed it, so that the two can't disagree.
 
-  - fused        [1, T, D]        observation window, invalid entries zeroed
+  - fused        [1, T, D]        observation window, 0 where it is not valid
   - valid        [1, T, M]        1 if a modality is valid (the opposite of LeRobot's `_is_pad`)
   - voxels       [1, C, X, Y, Z]  occupancy grid and its channels, zeros if there is none
-  - voxels_valid [1, 1]           1 if `voxels` holds a grid that is young enough
+  - voxels_valid [1, 1]           1 if `voxels` is a grid, 0 if there is none
   - action       [1, 8, 8]        chunk of eight steps: seven joints and a gripper, in -1..1
 """
 
@@ -21,12 +21,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 HORIZON = 8
 ACTION_DIM = 8
-# Divisors of columns before the first layer, by input name: forces are tens of newtons.
+# Divisors of a modality's columns before the first layer, by input name, since forces are tens of newtons.
 FEATURE_SCALE = {"force": 20.0}
 
 
 def shapes(config: dict) -> dict:
-    """Model shapes from the sections `fuse` and `voxelize` of a node configuration."""
+    """Reads the shapes of the model from the sections `fuse` and `voxelize` of a node configuration."""
     fuse, voxelize = config["fuse"], config["voxelize"]
     layout = voxelize.get("layout", "dense")
     if layout != "dense":
@@ -41,7 +41,7 @@ def shapes(config: dict) -> dict:
 
 
 def build(config: dict, seed: int = 0) -> onnx.ModelProto:
-    """Model for the shapes of `config`, with weights drawn from `seed`."""
+    """Makes the model for the shapes of `config`, with random weights drawn from `seed`."""
     s = shapes(config)
     window, dim, modalities = s["window"], sum(s["dims"]), len(s["modalities"])
     channels = s["grid"][0]

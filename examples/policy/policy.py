@@ -1,13 +1,12 @@
-"""A policy as a dora node: `observation` in, `action` out, an ONNX network in between.
+"""A policy as a dora node: `observation` in, `action` out, an ONNX network in between. It never acts on a refused observation.
 
-It shows how a policy uses robocache's masks and ages. Invalid entries are zeroed, and the network gets the mask, too. If a
-required modality is invalid or too old in the newest row, no action is published: the robot holds.
+It shows how a policy uses robocache's masks and ages. Values that are not valid are zeroed, and the network also gets the mask.
+If a required modality is not valid or too old in the newest row, no action is published: the robot holds.
 
-An observation is refused, too, if the epoch changes (a clock jumped) or the sender (fuse was started anew). The action history
-is then forgotten. The observation has the voxel grid of the same instant; the network is told if there is none that is young
-enough.
+If the epoch changes (a clock jumped) or the sender (fuse was restarted), the observation is refused, and past action chunks are
+forgotten. The observation has the voxel grid of the same instant. The input `voxels_valid` of the network is 0 without a grid.
 
-At the end it prints figures of its input, as a table and as a line of JSON.
+At the end the node prints figures of its input, as a table and as a line of JSON.
 """
 
 import argparse
@@ -26,7 +25,7 @@ ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
 
 
 class Policy:
-    """The network and the rules around it. `observe` takes messages; `run` does the rest."""
+    """The network, and the rules by which observations are refused. It knows no node: `run` has the events."""
 
     def __init__(self, model: pathlib.Path, gate: rc.Gate):
         options = onnxruntime.SessionOptions()
@@ -47,7 +46,8 @@ class Policy:
         self.session.run(None, {name: np.zeros(shape, np.float32) for name, shape in self.shapes.items()})
 
     def observe(self, value, metadata: dict, received_ns: int):
-        """Takes an `observation`, and returns it with its action chunk [horizon, 8], or None if it is refused."""
+        """Reads a message that was received at `received_ns`. Returns the observation, and its action chunk [horizon, 8], or None
+        if the observation is refused."""
         # The network gets the mask, and expects zeros in entries that are not valid.
         observation = rc.Observation.from_message(value, metadata, invalid=0.0)
         if observation.error is None and observation.modalities != self.modalities:
@@ -101,7 +101,7 @@ class Policy:
 
 
 def run(node: Node, policy: Policy) -> None:
-    """Drains the node's events until there are none left."""
+    """Handles all events of the node until the dataflow has ended."""
     for event in node:
         match event["type"]:
             case "INPUT" if event["id"] == "observation":

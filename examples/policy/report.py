@@ -1,4 +1,7 @@
-"""Figures of what a policy received from its perception front-end: a table to read and a JSON line to test."""
+"""Collects figures of the observations and actions of a policy, and prints them: a table to read and a JSON line to test.
+
+Percentiles are of the newest values, and counts of all values, so that memory stays bounded.
+"""
 
 import collections
 import json
@@ -7,14 +10,14 @@ import sys
 
 import numpy as np
 
-# Greatest latency that counts. Beyond it a capture stamp is not on the wall clock (a replay, a simulated start).
+# Largest latency that counts, ns. Beyond it a stamp can't be on the wall clock, as in a replay or a simulation.
 WALL_CLOCK_NS = 60_000_000_000
-# Number of newest values for percentiles, half an hour at 50 Hz, so that a robot may run for days. Counts are of all values.
+# Number of newest values that are kept for percentiles: half an hour at 50 Hz.
 KEPT = 90_000
 
 
 def percentiles(values, scale: float = 1.0) -> dict | None:
-    """p50 and p99 of `values` divided by `scale`, None if there are none."""
+    """Returns p50 and p99 of the finite `values`, divided by `scale`; None if there is no finite value."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values)]
     if len(values) == 0:
@@ -24,7 +27,7 @@ def percentiles(values, scale: float = 1.0) -> dict | None:
 
 
 class Report:
-    """Figures of observations and actions, with times in ns of the wall clock (`received_ns`) or of capture (`timestamp_ns`)."""
+    """Figures of observations and actions. Times are ns: by the wall clock (`received_ns`), or of capture (`timestamp_ns`)."""
 
     def __init__(self):
         self.modalities: tuple[str, ...] = ()
@@ -105,7 +108,7 @@ class Report:
 
 
 def table(report: dict) -> str:
-    """The report as lines of text, at most 80 columns wide."""
+    """Formats the report as lines of text, at most 80 columns wide."""
 
     def both(p: dict | None, unit: str) -> str:
         return "-" if p is None else f"p50 {p['p50']:.1f}  p99 {p['p99']:.1f} {unit}"
@@ -135,12 +138,12 @@ def table(report: dict) -> str:
     return "\n".join([rule, "policy: observations and actions", rule, *(f"{k:<18}{v}" for k, v in lines), rule])
 
 
-# Most lines of a run's log that are shown; the files have all of them.
+# Largest number of warnings of a run's log that are shown; the files have all of them.
 SHOWN = 20
 
 
 def warnings(folder: pathlib.Path) -> str:
-    """The warnings and errors of the newest run that dora logged to a folder, in the order of time."""
+    """Returns the warnings and errors of the newest run that dora logged to a folder, in the order of time, one line each."""
     logs = sorted(folder.glob("*/log_*.jsonl"), key=lambda path: path.stat().st_mtime)
     if not logs:
         return f"no log of a run in {folder}"

@@ -67,19 +67,19 @@ def rear(time_ns: int):
 
 
 def phase(time_ns: int) -> float:
-    """Phase of the motion, half a turn a second, rad."""
+    """Phase of all motion at a time, rad; it goes on by half a turn a second."""
     return time_ns % (2 * S) / S * np.pi
 
 
 def wall(time_ns: int) -> np.ndarray:
-    """20,000 points of a wall four metres ahead of a sensor, float32 `[N, 3]`."""
+    """Makes 20,000 points of a wall four metres ahead of a sensor, float32 `[N, 3]`, metres."""
     random = np.random.default_rng(time_ns)
     return np.column_stack([random.normal(4.0, 0.02, 20_000), random.uniform(-3, 3, 20_000), random.uniform(0, 2, 20_000)]).astype(
         np.float32
     )
 
 
-# The messages a second of each sensor.
+# Sensors, and the messages a second of each.
 SENSORS = {camera: 30, joints: 100, wrench: 100, front: 10, rear: 10}
 
 
@@ -100,9 +100,9 @@ def main() -> None:
 
 
 def wait_for_consumers() -> None:
-    """Makes dora wait for a consumer that is busy instead of losing messages. Call it before `Node()`.
+    """Makes dora wait for a busy consumer instead of losing messages. Call it before `Node()`.
 
-    The `env:` of a dataflow can't replace it: dora ignores this variable there.
+    The `env:` of a dataflow can't do the same, since dora ignores this variable in `env:`.
     """
     if "ZENOH_CONFIG" not in os.environ:
         os.environ.setdefault("DORA_ZENOH_CONFIG_OVERLAY", str(pathlib.Path(__file__).with_name("transport.json5")))

@@ -11,7 +11,7 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Time for messages in flight, which are lost when the process ends.
+/// Time that the process waits before it ends, since messages in flight would be lost.
 const LINGER: Duration = Duration::from_millis(500);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -108,12 +108,12 @@ fn shape(dimensions: &[i64]) -> (String, Parameter) {
     ("shape".to_owned(), Parameter::ListInt(dimensions.to_vec()))
 }
 
-/// Phase of the motion, half a turn a second, rad.
+/// Phase of all motion at a time, rad; it goes on by half a turn a second.
 fn phase(time_ns: i64) -> f64 {
     (time_ns % 2_000_000_000) as f64 * 1e-9 * PI
 }
 
-/// 20,000 points of a wall four metres ahead of a sensor, spread evenly.
+/// Makes 20,000 points of a wall four metres ahead of a sensor, x y z in metres, spread evenly.
 fn wall() -> Vec<[f32; 3]> {
     let spread = |i: u32, ratio: f64| (f64::from(i) * ratio).fract() as f32;
     (0..20_000)
@@ -127,7 +127,7 @@ fn wall() -> Vec<[f32; 3]> {
         .collect()
 }
 
-/// Time of the measurement, ns since 1970. A driver takes it from the sensor.
+/// Reads the clock, ns since 1970, in place of the time of measurement that a driver takes from its sensor.
 fn now_ns() -> Result<i64, Box<dyn Error>> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?)
 }

@@ -7,7 +7,7 @@ from dora import Node
 
 
 class Second:
-    """Figures of the messages that came since the last line."""
+    """Figures of the messages that arrived since the last printed line."""
 
     def __init__(self):
         self.began = time.monotonic()
@@ -16,7 +16,7 @@ class Second:
 
     def fused(self, metadata: dict) -> None:
         self.names = metadata["modalities"]
-        # [T, M], the newest row last.
+        # The mask is [T, M], the newest row last.
         valid = np.reshape(metadata["valid"], (-1, len(self.names)))
         self.valid.append(valid[-1])
         self.ages_ms.append((time.time_ns() - metadata["timestamp_ns"]) / 1e6)

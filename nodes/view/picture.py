@@ -20,7 +20,7 @@ _WIDTH = 1440
 
 
 def picture(recording: pathlib.Path, timeline: str = "capture_time") -> Image.Image:
-    """Takes a picture of a viewer's window at the end of a recording."""
+    """Takes a picture of a viewer's window that shows the end of a recording on a timeline."""
     # The viewer is looked up in PATH by its name.
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with ViewerClient.spawn(headless=True, port=9877) as viewer:

@@ -1,4 +1,8 @@
-"""Perception front-end of a robot policy: align, fuse and voxelize sensor streams."""
+"""Perception front-end of a robot policy: align, fuse and voxelize sensor streams.
+
+Observations, grids and clouds of a dataflow, the same operations offline on arrays and recordings, and the inputs of policies.
+Every public name is imported here; modules and names that begin with `_` may change.
+"""
 
 from robocache import actions, presets
 from robocache._native import (

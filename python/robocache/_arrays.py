@@ -1,4 +1,7 @@
-"""Arguments and results of the offline functions: configurations, and arrays of any library."""
+"""Arguments and results of the offline functions: configurations, and arrays of any library.
+
+A result has the library of its argument, and is on the argument's device.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,21 @@ from robocache import _native
 from robocache._yaml import flow
 
 Array = Any
-"""An array of a library that speaks DLPack."""
+"""An array of any library that speaks DLPack, such as NumPy, PyTorch or CuPy."""
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """The keys of an operation's section, or the path of a YAML file that has the section."""
 
 _DEVICES = {2: "cuda", 10: "hip"}
-"""Names of GPU kinds by DLPack's numbers."""
+"""Prefixes of device names by DLPack's numbers of GPU kinds."""
 
 Taker = Callable[[_native.Tensor], Array]
-"""Converts a result to an array of some library."""
+"""A function that converts a native result to an array of the caller's library."""
 
 
 def source(section: str, config: Config) -> _native.Source:
-    """The text of a configuration, and the name that errors give its file."""
+    """Reads the YAML file `config`, or writes the dict `config` as YAML. Returns the YAML text, and the name that errors give to
+    its file: `config` for a dict."""
     if isinstance(config, str | os.PathLike):
         path = os.fspath(config)
         with open(path, encoding="utf-8") as file:
@@ -39,12 +43,12 @@ def source(section: str, config: Config) -> _native.Source:
 
 
 def described(value: object) -> str:
-    """The name in errors of a value whose type is not allowed."""
+    """Describes a value of a wrong type for an error text: `None`, or `a` and its type."""
     return "None" if value is None else f"a {type(value).__qualname__}"
 
 
 def taker(like: Array) -> Taker:
-    """A function that converts a result to an array of the library of `like`, on its device."""
+    """Makes a function that converts a native result to an array of the library of `like`, on the device of `like`."""
     device = device_of(like)
     from_dlpack = _from_dlpack_of(like)
 
@@ -59,19 +63,19 @@ def taker(like: Array) -> Taker:
 
 
 def host_taker(like: Array) -> Taker:
-    """The `taker` of results on the host: they become NumPy arrays if `like` is on a device."""
+    """Makes a `taker` for results that stay on the host: NumPy arrays if `like` is on a device."""
     return taker(like if device_of(like) is None else np.empty(0))
 
 
 def device_of(array: Array) -> str | None:
-    """`cuda:N` or `hip:N`, or `None` for the host."""
+    """Returns the name of an array's device, `cuda:N` or `hip:N`; `None` if the array is on the host."""
     kind, ordinal = array.__dlpack_device__()
     name = _DEVICES.get(kind)
     return name and f"{name}:{ordinal}"
 
 
 def library_of(array: Array) -> Any:
-    """The module of an array's library; NumPy if the library is unknown or does not take DLPack."""
+    """Returns the module of an array's library, such as `torch`; `numpy` if the library is unknown or does not take DLPack."""
     for cls in type(array).__mro__:
         library = sys.modules.get(cls.__module__.partition(".")[0])
         if library is not None and library.__name__ != __package__ and hasattr(library, "from_dlpack"):
@@ -81,5 +85,5 @@ def library_of(array: Array) -> Any:
 
 def _from_dlpack_of(array: Array) -> Callable[[Any], Array]:
     library = library_of(array)
-    # An array that is on a device and of no known library stays a Tensor.
+    # NumPy can't hold memory of a device: without a known library, a result on a device stays a Tensor.
     return library.from_dlpack if library is not np or device_of(array) is None else lambda tensor: tensor

@@ -1,4 +1,4 @@
-"""Measures free memory."""
+"""Measures the memory that a process can still allocate, so that large results are refused before they are computed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 
 def free_bytes() -> int:
-    """Bytes that this process can still allocate before the system stops a process: the least of what the machine, the
-    control group and the limit of the process leave."""
+    """Returns the number of bytes that this process can still allocate. It is the smallest of the machine's free memory and
+    the rest of the limits of the control group and of the process; 2^63 - 1 if all are unknown."""
     return max(0, min(_left(), default=2**63 - 1))
 
 
@@ -22,7 +22,7 @@ def _left() -> Iterator[int]:
     ):
         try:
             limits = [pathlib.Path(folder, name).read_text() for name in (most, used)]
-            # Cached pages of files, such as of a recording, are freed if memory is short.
+            # The control group counts cached pages of files, such as of a recording, which are freed if memory is short.
             pages = _fields(f"{folder}/memory.stat")
             cache = pages.get("active_file", 0) + pages.get("inactive_file", 0)
             yield int(limits[0]) - int(limits[1]) + cache
@@ -34,7 +34,7 @@ def _left() -> Iterator[int]:
 
 
 def _fields(path: str) -> dict[str, int]:
-    """The numbers of a file of lines `name number` or `name: number kB`."""
+    """Reads a file of lines `name number` or `name: number kB` as a dict; empty if the file can't be read."""
     try:
         lines = [line.replace(":", " ").split() for line in pathlib.Path(path).read_text().splitlines()]
     except OSError:

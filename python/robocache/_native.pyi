@@ -4,25 +4,25 @@ from typing import Any, TypedDict, final
 __version__: str
 
 class Source(TypedDict):
-    """The text of a configuration, and the name that errors give its file."""
+    """The YAML text of a configuration, and the name of its file for errors."""
 
     text: str
     file: str
 
 @final
 class Tensor:
-    """An array that any library takes by DLPack, without a copy.
+    """An array, row-major without gaps, that any library takes by DLPack without a copy.
 
     Its elements are ready: no stream has to be waited for.
     """
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dimensions."""
+        """Dimensions of the tensor, outermost first."""
 
     @property
     def dtype(self) -> str:
-        """The type of the elements, such as `float32`, `bfloat16` or `bool`."""
+        """Type of the tensor's elements, such as `float32`, `bfloat16` or `bool`."""
 
     @property
     def device(self) -> str:
@@ -30,25 +30,25 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """The size of the elements, bytes."""
+        """Size of all elements, bytes."""
 
     @staticmethod
     def from_dlpack(array: Any) -> Tensor:
-        """Takes an array of another library. It is copied only if it is on the host and has gaps."""
+        """Makes a tensor of an array of another library. The elements are copied only if they are on the host and have gaps."""
 
     def to(self, device: str) -> Tensor:
-        """Copies the tensor to a device: from `cpu` to `cuda:N` or `hip:N`, or back. Returns the tensor itself if it is there
-        already."""
+        """Copies the tensor to `device`: from `cpu` to `cuda:N` or `hip:N`, or back. A tensor that is on `device` already is
+        returned itself."""
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
-        """The same memory with other dimensions for the same number of elements."""
+        """Returns a tensor of the same memory with other dimensions, which must give the same number of elements."""
 
     def fill(self, spans: Sequence[tuple[int, int]], number: float) -> None:
-        """Writes a number to the elements of each span `[begin, end)` of a tensor that is on a device. Nobody else may use
-        the tensor yet."""
+        """Writes `number` to the elements of each span `[begin, end)` of a tensor on a device. The caller must be the only user
+        of the tensor."""
 
     def bits(self) -> Tensor:
-        """The same memory with its elements seen as uint16, since NumPy does not know bfloat16."""
+        """Returns a tensor of the same memory whose 16-bit elements have the type uint16, since NumPy does not know bfloat16."""
 
     def __dlpack__(
         self,
@@ -70,27 +70,27 @@ class Observed:
     def offsets(self) -> list[int]: ...
     @property
     def values(self) -> Tensor:
-        """The rows, `[U, D]`."""
+        """Values of the U distinct rows, `[U, D]`."""
 
     @property
     def valid(self) -> Tensor:
-        """Validity masks of the rows, bool `[U, M]`."""
+        """Validity masks of the distinct rows, bool `[U, M]`."""
 
     @property
     def age_ns(self) -> Tensor:
-        """Ages of the samples, ns, int64 `[U, M]`."""
+        """Time from the newest sample at or before a row's target to the target, ns, int64 `[U, M]`; -1 without such a sample."""
 
     @property
     def timestamps_ns(self) -> Tensor:
-        """Targets of the rows, ns, int64 `[U]`."""
+        """Targets of the distinct rows, ns, int64 `[U]`."""
 
     @property
     def index(self) -> Tensor:
-        """Indices of the rows of each window, int64 `[N, T]`."""
+        """Indices of the distinct rows that make each window, oldest first, int64 `[N, T]`."""
 
     @property
     def epoch(self) -> Tensor:
-        """Epochs of the observations, int64 `[N]`."""
+        """Epoch of each observation, which goes up by one at each clock jump, int64 `[N]`."""
 
     @property
     def late_samples(self) -> int: ...
@@ -98,30 +98,30 @@ class Observed:
     def dropped(self) -> list[tuple[str, str, int]]: ...
     @property
     def left_out(self) -> list[str]:
-        """Inputs that the configuration attaches and the run left out."""
+        """Inputs of `attach:` that have no stream, and that the run left out."""
 
     @property
     def attached(self) -> list[tuple[str, str, Tensor, Tensor]]:
-        """Attached streams: output and stream, then the number of each row's message and the time from the message to the
-        row's target, ns, both int64 `[N, T]`. A row without a message has -1."""
+        """Attached streams: the output, the stream, the index of each row's message in the stream, and the message's age at the
+        row's target, ns. Index and age are int64 `[N, T]`, -1 for a row without a message."""
 
     @property
     def spans(self) -> list[tuple[str, int, int, int, int]]:
-        """Name, least stamp, greatest stamp, and number of stamps of each stream that has stamps, then the number of stamps
-        that are less than the stamp before. The last number is 0 unless the last stamp is less than the first. A message
-        of several samples has one stamp."""
+        """Name, smallest stamp, largest stamp, number of stamps, and number of stamps below their predecessor, for each stream
+        that has stamps. The last number is 0 unless the last stamp is below the first. A message of several samples has one
+        stamp."""
 
     @property
     def off(self) -> list[str]:
-        """Warnings about streams whose stamps are off from the stamps of other streams."""
+        """Warnings about streams whose stamps are off from the stamps of other streams, one line each."""
 
     @property
     def by_arrival(self) -> bool:
-        """True if messages went in by their arrival, False if by their stamps."""
+        """True if messages reached the aligner in the order of their arrival, False if in the order of their stamps."""
 
 @final
 class Grid:
-    """A voxel grid."""
+    """A voxel grid made of one or more clouds. The layout says which of `values`, or `coords` and `features`, it has."""
 
     @property
     def values(self) -> Tensor | None: ...
@@ -146,24 +146,24 @@ class Grid:
 
 @final
 class Messages:
-    """The messages of the recorded stream in the file `path`, read in any order."""
+    """The messages of the recorded stream in the file `path`. A message is read only when it is asked for."""
 
     def __new__(cls, path: str, uses_broken: bool = False) -> Messages: ...
     def __len__(self) -> int: ...
     @property
     def timestamps_ns(self) -> Tensor:
-        """The stamps of all messages, int64 `[N]`."""
+        """Stamps of all messages, ns, int64 `[N]`, in the order of the recording."""
 
     @property
     def arrivals_ns(self) -> Tensor | None:
-        """Arrival of each message, int64 `[N]`; `None` if the recording does not have it."""
+        """Times at which the messages arrived at the recorder, ns, int64 `[N]`; None if the recording does not have them."""
 
     def message(self, index: int) -> tuple[int, dict[str, Any], dict[str, Tensor | list[str]]]:
-        """Reads `(timestamp_ns, metadata, columns)` of a message. A column of text is a list."""
+        """Reads the message `index`, and returns `(timestamp_ns, metadata, columns)`. A column of text is a list."""
 
 @final
 class Chain:
-    """A kinematic chain of a robot, with a model for float32 and one for float64."""
+    """A kinematic chain of a robot, with models that compute in float32 and in float64."""
 
     def __new__(
         cls,
@@ -179,27 +179,27 @@ class Chain:
     def joint_names(self) -> list[str]: ...
     @property
     def limits(self) -> Tensor:
-        """Lower and upper limit of each joint, float64 `[n, 2]`."""
+        """Lower and upper limit of each joint, rad or m, float64 `[n, 2]`."""
 
     @property
     def link_names(self) -> list[str]: ...
     @property
     def warnings(self) -> list[str]: ...
     def fk(self, q: Any, links: Sequence[str] | None = None) -> Tensor:
-        """Poses `[..., 7]`; with `links` `[..., L, 7]`."""
+        """Returns poses of the tip, `[..., 7]`; with `links`, poses of these links, `[..., L, 7]`."""
 
     def jacobian(self, q: Any, frame: str) -> Tensor:
-        """Jacobians `[..., 6, n]`."""
+        """Returns Jacobians of the tip, `[..., 6, n]`."""
 
     def velocity(self, q: Any, dq: Any, frame: str) -> Tensor:
-        """Twists `[..., 6]`."""
+        """Returns velocities of the tip for joint velocities `dq`, `[..., 6]`: linear (m/s), then angular (rad/s)."""
 
     def manipulability(self, q: Any) -> Tensor:
-        """Manipulabilities `[...]`."""
+        """Returns Yoshikawa's manipulability at the joints `q`, `[...]`."""
 
 @final
 class InverseConfig:
-    """Options of inverse kinematics."""
+    """Options of inverse kinematics. Only `ik_path` uses `max_joint_step`, and `ik_all` ignores `select`."""
 
     def __new__(
         cls,
@@ -226,22 +226,23 @@ def convert_actions(
     frame: str,
     step_ns: int | None,
 ) -> Tensor:
-    """Converts chunks of actions, `[..., T, d]`."""
+    """Converts chunks of actions, `[..., T, d]`, from `kind` to `to`."""
 
 def ik(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Finds joints: `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`."""
+    """Finds joints for poses `[..., 7]`. Returns `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`,
+    `iterations`."""
 
 def ik_all(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Finds all answers: the tensors of `ik` with an axis of starts."""
+    """Finds joints for poses `[..., 7]` from every start. Returns the tensors of `ik` with an axis of starts."""
 
 def ik_path(
     chain: Chain, poses: Any, seed: Any | None, config: InverseConfig
 ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Finds joints along trajectories: the tensors of `ik`, and `branch`."""
+    """Finds joints along trajectories of poses `[..., T, 7]`. Returns the tensors of `ik`, and `branch`."""
 
 def read_urdf(path: str) -> str: ...
 def observe(
@@ -304,26 +305,28 @@ class ProducerGone(RingError):
 
 @final
 class SlotPayload:
-    """The columns of a payload that was taken from a ring."""
+    """A payload that was taken from a ring, and its columns: a copy, or the memory of the slot."""
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """The elements of each column by its name: `[rows]`, `[rows, n]`, or concatenated if rows differ in length. The
-        name of a flat array is empty."""
+        """Tensors of the columns by name: `[rows]`, `[rows, n]`, or concatenated rows if rows differ in length. A flat array
+        has the name ""."""
 
     @property
     def device(self) -> str:
         """`cpu`, `cuda:N` or `hip:N`."""
 
     def offsets(self, column: str) -> Tensor | None:
-        """The offsets of the rows of a column; None unless rows differ in length."""
+        """Offsets of a column's rows in its elements, int32 `[rows + 1]`; None if the rows have equal lengths or the column
+        does not exist."""
 
     @property
     def is_intact(self) -> bool:
-        """True if the payload still is as it was published. A copy always is."""
+        """True if the producer has not overwritten the payload since it was taken. Always True for a copy."""
 
 def take(ring: str, slot: int, generation: int, nbytes: int, *, copy: bool = True) -> SlotPayload:
-    """Takes a payload from a ring: a copy, or the memory of its slot if `copy` is False."""
+    """Takes the payload of `generation` from a slot of a ring: a copy, or the memory of the slot if `copy` is False."""
 
 def ring_counters() -> dict[str, int]:
-    """Numbers of payloads in this process: `taken`, `stale`, `torn` and `copied`."""
+    """Numbers of payloads that this process took (`taken`), copied (`copied`), and found overwritten before (`stale`) or
+    during (`torn`) reading."""

@@ -1,4 +1,4 @@
-"""Values as YAML, since JSON has no words for NaN and infinity."""
+"""Writes values of Python as YAML. (JSON has no words for NaN and infinity.) Text is read back as text, never as a number."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 
 
 def flow(value: Any) -> str:
-    """A value on one line; arrays of any library are lists, paths are text.
+    """Writes a value as one line of YAML. Arrays of any library become lists, and paths become text.
 
-    Raises TypeError if a configuration can't have the value.
+    Raises TypeError for a value that a configuration can't have, such as a function.
     """
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{flow(key)}: {flow(entry)}" for key, entry in value.items()) + " }"

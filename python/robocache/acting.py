@@ -1,4 +1,7 @@
-"""Steps of a policy around its network: when to hold, which steps to look back at, how to blend its outputs."""
+"""Tools for a policy around its network: when to hold, the rows of past observations, and the blending of action chunks.
+
+None of them acts on a value that is not valid, or across a clock jump as if time had gone on.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +21,27 @@ _NS_PER_MS = 1_000_000
 
 @dataclasses.dataclass
 class Gate:
-    """Conditions under which an observation is too poor to act on: the robot then holds.
+    """Checks whether an observation is good enough to act on. If it is not, `refusal` says why, and the robot should hold.
 
     >>> gate = Gate({"force": 20.0, "proprio": 20.0})
     >>> if (why := gate.refusal(observation)) is not None:
     ...     hold(why)
 
-    It remembers the epoch and the sender. It refuses the first observation after a clock jump, and the first one of a node
-    that was started anew.
+    A gate remembers the epoch and the sender of the last observation. It refuses the first observation after a clock jump, and
+    the first observation of a node that was restarted.
     """
 
     max_age_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Modalities that the newest row must have, and the greatest age of their sample at its target, ms."""
+    """Modalities that must be valid in the newest row, and the largest age of their newest sample at the row's target, ms."""
     attached_max_age_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """Attached streams of which the newest row must have a message, and the greatest age of the message, ms."""
+    """Attached streams that must have a message in the newest row, and the largest age of the message at the row's target, ms."""
     max_delay_ms: float | None = None
-    """Greatest time since the newest target, ms, by the clock of this machine, on which the stamps must be. It finds a
-    front-end that repeats the same observation."""
+    """Largest time from the newest target to now, ms; None for no limit. Stamps must be on the clock of this machine. The
+    limit finds a front-end that repeats the same observation."""
     epoch: int | None = None
-    """The epoch of the last observation."""
+    """Epoch of the last observation, set by `refusal`; None before the first observation."""
     sender: int | None = None
-    """The process that sent the last observation."""
+    """Process that sent the last observation, set by `refusal`; None if it is not known."""
 
     def __post_init__(self) -> None:
         for key, limits in (("max_age_ms", self.max_age_ms), ("attached_max_age_ms", self.attached_max_age_ms)):
@@ -50,9 +53,9 @@ class Gate:
             _check_limit("max_delay_ms", self.max_delay_ms)
 
     def refusal(self, observation: Observation, now_ns: int | None = None) -> str | None:
-        """The reason why the newest row must not be acted on; None if it may be.
+        """Returns the reason why the policy must not act on the newest row; None if it may.
 
-        The text before the colon is one of a few kinds, which can be counted: `force too old: 21.0 ms old (max_age_ms: 20.0)`.
+        The text before the colon is the kind of refusal, for counters: `force too old: 21.0 ms old (max_age_ms: 20.0)`.
         """
         if observation.error is not None:
             return observation.error
@@ -87,14 +90,15 @@ class Gate:
 
 
 def whole(key: str, value: int) -> int:
-    """Converts a whole number of any library to an int."""
+    """Converts a whole number of any library to an int. Raises TypeError, with the name `key`, for other values, also for a
+    bool."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise TypeError(f"{key} is {value!r}, expected a whole number")
     return operator.index(value)
 
 
 def real(key: str, value: float) -> float:
-    """Converts a number of any library to a float."""
+    """Converts a number of any library to a float. Raises TypeError, with the name `key`, for other values, also for a bool."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__float__"):
         raise TypeError(f"{key} is {value!r}, expected a number")
     return float(value)
@@ -115,18 +119,18 @@ def _age(age_ns: int) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Steps:
-    """The last n steps of some modalities, oldest first."""
+    """The rows of the last n observations, oldest first, as `History` returns them: D columns of M modalities."""
 
     values: np.ndarray
-    """Values, [n, D]."""
+    """Values of the steps, [n, D]; NaN where they are not valid."""
     valid: np.ndarray
-    """Validity masks, [n, M] bool."""
+    """True for modalities that are valid in a step, [n, M] bool."""
     age_ns: np.ndarray
-    """Ages of the samples, [n, M] int64, ns."""
+    """Time from a modality's newest sample to the step's target, [n, M] int64, ns; -1 without a sample."""
     timestamps_ns: np.ndarray
-    """Targets, [n] int64, ns."""
+    """Target of each step, [n] int64, ns."""
     padded: np.ndarray
-    """[n] bool: True for steps before the start, which repeat the oldest valid step."""
+    """True for steps before the start, which repeat the oldest valid step, [n] bool."""
 
 
 class History:
@@ -135,9 +139,9 @@ class History:
     >>> history = History(2)
     >>> steps = history.push(observation)       # steps.values is [2, D]
 
-    The oldest valid step is repeated at the start, after each clock jump, and after the node was started anew. LeRobot and
-    Diffusion Policy do the same, because no robot was ever in a step of zeros. The policy takes `modalities` in this order;
-    by default it takes all of them.
+    At the start, after each clock jump, and after a restart of the node, missing steps repeat the oldest valid step. LeRobot and
+    Diffusion Policy do the same, because no robot was ever in a step of zeros. Columns are those of `modalities`, in their
+    order; by default those of all modalities.
     """
 
     def __init__(self, steps: int, modalities: Sequence[str] | None = None):
@@ -158,7 +162,7 @@ class History:
         self._rows.clear()
 
     def push(self, observation: Observation) -> Steps:
-        """Adds the newest row of an observation, and returns the last n rows."""
+        """Adds the newest row of an observation, and returns the last n rows. Raises ValueError if the observation is an error."""
         if observation.error is not None:
             raise ValueError(f"an answer without an observation can't be a step: {observation.error}")
         names = observation.modalities if self._asked is None else tuple(self._asked)
@@ -178,10 +182,10 @@ class History:
 
 
 def pad_start(steps: Steps, missing: int) -> Steps:
-    """Puts `missing` steps before the given ones. The oldest valid step is repeated in all steps before the start.
+    """Adds `missing` steps at the beginning. All steps before the start become copies of the oldest valid step.
 
-    A step is before the start if a modality has neither a valid value nor a sample at or before the target (`age_ns` -1).
-    Nothing is repeated if no step is valid.
+    The start is the first step in which each modality has a valid value, or a sample at or before the target (`age_ns` is not
+    -1). If no step is valid, the steps before the start stay without values.
     """
 
     def before(array: np.ndarray, fill: float) -> np.ndarray:
@@ -189,7 +193,7 @@ def pad_start(steps: Steps, missing: int) -> Steps:
 
     whole = np.flatnonzero(steps.valid.all(axis=1))
     sampled = np.flatnonzero(np.all(steps.valid | (steps.age_ns >= 0), axis=1))
-    # Only the steps at the beginning are padded: a value that is missing later is a drop-out.
+    # Only steps before the start are padded: a value that is missing later is a drop-out.
     lead = missing + (int(sampled[0]) if len(sampled) else len(steps.valid))
     empty = np.nan if np.issubdtype(steps.values.dtype, np.floating) else 0
     values, valid, age_ns = before(steps.values, empty), before(steps.valid, 0), before(steps.age_ns, -1)
@@ -203,10 +207,10 @@ def pad_start(steps: Steps, missing: int) -> Steps:
 
 
 class Chunks:
-    """Temporal ensembling of action chunks, as in ACT: the weighted mean of all predictions for a step.
+    """Temporal ensembling of action chunks, as in ACT: an action is the weighted mean of all chunks that predict its step.
 
-    The weight of a chunk is `decay` to the power of the steps since it was made: below 1 the newest chunk counts most. In
-    ACT the oldest chunk counts most: its exp(-0.01 i), with i counted from the oldest chunk on, is `decay=math.exp(0.01)`.
+    The weight of a chunk is `decay` to the power of its age in steps of `period_ns`. Below 1 the newest chunk counts most. In ACT
+    the oldest chunk counts most: its exp(-0.01 i), with i counted from the oldest chunk on, is `decay=math.exp(0.01)`.
     """
 
     def __init__(self, period_ns: int, decay: float = 0.5):
@@ -226,9 +230,9 @@ class Chunks:
         self._history.clear()
 
     def add(self, timestamp_ns: int, chunk: np.ndarray) -> np.ndarray:
-        """Adds the chunk [horizon, A] made for `timestamp_ns`, and returns the ensembled chunk of the same shape.
+        """Adds the chunk [horizon, A] whose first step is at `timestamp_ns`, and returns the ensembled chunk in float32.
 
-        Raises ValueError if the width of the chunk differs from the last one, or a number in it is not finite.
+        Raises ValueError if the chunk has another width than the last chunk, or a number that is not finite.
         """
         timestamp_ns = whole("timestamp_ns", timestamp_ns)
         # A copy: the caller may use the memory again.

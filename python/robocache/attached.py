@@ -1,4 +1,7 @@
-"""Messages that are tied to the rows of an observation: voxel grids, clouds, images, any tensor."""
+"""Messages that are tied to the rows of an observation: voxel grids, clouds, images, any tensor.
+
+A row without a message has None, and never the message of another row.
+"""
 
 from __future__ import annotations
 
@@ -17,36 +20,36 @@ from robocache.voxels import Cloud, Voxels
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Attached:
-    """The messages of one attached stream in the window, and which of them each row has.
+    """The U distinct messages that one attached stream has in a window of T rows, and the message of each row.
 
     >>> grid = observation.attached["grids"].at(-1)     # of the newest row; None where it has none
     """
 
     name: str
-    """Name of the output, such as `grids`."""
+    """Name of the attached output, such as `grids`."""
     index: np.ndarray
-    """[T] int64: index of each row's message among the U messages, -1 for none."""
+    """Index of each row's message among the U messages, [T] int64; -1 for a row without a message."""
     age_ns: np.ndarray
-    """[T] int64: the row's target minus the time of its message, -1 if it has none."""
+    """Age of each row's message: the row's target minus the message's capture time, [T] int64, ns; -1 without a message."""
     timestamps_ns: np.ndarray | None
-    """[U] int64: stamps of the messages as received; None if the messages came on an output of their own."""
+    """Stamps of the U messages as received, [U] int64, ns; None if the messages are sent on an output of their own."""
     columns: Mapping[str, np.ndarray] | None
-    """Columns of the messages, flat and stacked; a column without a name is ``""``."""
+    """Columns of all U messages, flat and concatenated; a tensor's only column is ``""``. None as for `timestamps_ns`."""
     metadata: Mapping[str, Any]
-    """Metadata of these messages alone: `shape`, `channels`, `grid_offsets` and so on."""
+    """Metadata of this attached stream, without its name as a prefix: `shape`, `channels`, `grid_offsets` and so on."""
 
     @property
     def valid(self) -> np.ndarray:
-        """[T] bool: True if the row has a message."""
+        """Mask of the rows that have a message, [T] bool."""
         return self.index >= 0
 
     def at(self, row: int = -1) -> Voxels | Cloud | np.ndarray | None:
-        """The message of a row: a grid, a cloud, or a tensor in its own shape. None if the row has none."""
+        """Returns the message of a row: a grid, a cloud, or a tensor in its own shape. None if the row has no message."""
         index = int(self.index[row])
         return None if index < 0 else self.message(index)
 
     def message(self, index: int) -> Voxels | Cloud | np.ndarray:
-        """The message with this index among the U messages, oldest first."""
+        """Returns the message with an index among the U messages, oldest first. Raises MessageError if it is not in the window."""
         if self.columns is None or self.timestamps_ns is None:
             raise MessageError(
                 f"the messages are not in this observation: wire `observation`, or the output {self.name!r}"
@@ -80,7 +83,7 @@ class Attached:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], name: str = "grids", *, copy: bool = True) -> Attached:
-        """Reads a message of the attached output `name`."""
+        """Reads an event of the output `name`, on which a node sends attached messages separately."""
         value, metadata = messages.parts(event)
         value, copy = messages.on_host(value, metadata, copy)
         columns = messages.columns(value) if messages.is_columns(value) else {"": messages.flat(value)}
@@ -93,7 +96,8 @@ class Attached:
 def of_observation(
     metadata: Mapping[str, Any], columns: Mapping[str, np.ndarray] | None, rows: int
 ) -> dict[str, Attached]:
-    """The attached streams by name. `columns` are the columns of an `observation`, or None for a message of `fused`."""
+    """Returns the attached streams of an observation by name. The dict `columns` has the columns of an `observation`, and is None
+    for a message of `fused`. Empty if nothing is attached."""
     if "attached" not in metadata:
         return {}
     found = {}
@@ -129,7 +133,8 @@ def _of(
 
 
 def _rows(name: str, column: np.ndarray, total: int) -> np.ndarray:
-    """A column as [rows, ...]. In an `observation` the elements of all rows are one flat list."""
+    """Reshapes a column of a message to [total, ...], since the elements of all rows in an `observation` are one flat list. Raises
+    MessageError if they can't be divided among `total` rows."""
     if column.ndim == 2 or column.size == total:
         return column
     if total == 0 or column.size % total:

@@ -6,8 +6,8 @@
     answers.joints[answers.valid]
 
 Arrays are of any library that speaks DLPack, on the host or on an NVIDIA GPU, float32 or float64, with any leading dimensions.
-Results have the library, the type and the device of the inputs. The bits of a row depend neither on its batch nor on the number of
-threads, and are the same on a GPU.
+Results have the library, the type and the device of the inputs. The bits of a row are the same in any batch, with any number of
+threads, and on a GPU.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from robocache.offline import names_of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JointAnswers:
-    """Joints for poses `[...]`, and the distance of each answer from its pose. With `select="all"`, the dimensions `[...]` end in
-    an axis of starts."""
+    """Result of `Chain.ik`: joints for poses `[...]`, and the error of each answer. With `select="all"`, the dimensions `[...]` end
+    in an axis of answers."""
 
     joints: Array
-    """`[..., n]`, within the limits. If `valid` is False, they are the joints with the least error that any start led to. They are
-    NaN for a pose or a seed that can't be used, and after the last one of all answers."""
+    """Joints `[..., n]`, within the limits, rad or m. If `valid` is False, they are the best joints that any start led to. They
+    are NaN if the pose or the seed can't be used, and after the last answer with `select="all"`."""
     valid: Array
-    """bool `[...]`: True if both errors are within the tolerances."""
+    """True if both errors are within the tolerances, bool `[...]`."""
     position_error_m: Array
-    """`[...]`; NaN for a pose or a seed that can't be used, and after the last one of all answers."""
+    """Distance between the wanted and the reached position, m, `[...]`; NaN where `joints` are NaN."""
     rotation_error_rad: Array
-    """`[...]`: the chord 2 sin(angle / 2), which is the angle itself where that is small."""
+    """Distance between the wanted and the reached rotation, `[...]`: the chord 2 sin(angle / 2), for small angles the angle itself,
+    rad; NaN where `joints` are NaN."""
     seed: Array
-    """int64 `[...]`: index of the start that led to the joints; 0 is the given seed, or the middle of the limits."""
+    """Index of the start that led to the joints, int64 `[...]`; 0 is the given seed, or the middle of the limits."""
     iterations: Array
-    """int64 `[...]`: number of steps from that start, 0 if the start is an answer."""
+    """Number of solver steps from the start to the joints, int64 `[...]`; 0 if the start is an answer."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JointPaths(JointAnswers):
-    """Joints along trajectories `[..., T]`."""
+    """Result of `Chain.ik_path`: joints along trajectories of poses, `[..., T]`."""
 
     branch: Array
-    """int64 `[..., T]`: goes up by one at a row with a joint further than `max_joint_step` from the answer before. The first
-    answer has 0."""
+    """Number of jumps up to a row, int64 `[..., T]`. A jump is a row with a joint further than `max_joint_step` from the answer
+    before. The first answer has 0."""
 
 
 class Chain:
     """A kinematic chain from one link of a robot to another, as `from_urdf` reads it.
 
-    A row has a value for each of `joint_names`, radians or metres. A row is invalid, and its results are NaN, if a value is
-    not finite or is beyond 8,192. A chain never changes, so that threads may share it. It can be pickled, with the text of its
-    file.
+    A row of joints has a value for each of `joint_names`, radians or metres. If a value is not finite or is beyond 8,192, the
+    results of its row are NaN. A chain never changes, so that threads may share it. A pickled chain holds the text of its URDF.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Chain:
     ) -> Chain:
         """Reads the chain from the link `base` to the link `tip`, which is below `base` in the tree, from a URDF file.
 
-        The list `joints` names the joints in the order of a row of values, which by default begins at the base. The pose
-        `tool` of a tool, x y z qx qy qz qw, is in the frame of the tip; `fk` and the other methods are then for the tool. The
-        dict `limits` replaces limits of the file: it has a lower and an upper limit by the name of a joint.
+        The list `joints` names the joints in the order of a row of values; the default order is from the base to the tip. With
+        `tool`, a pose x y z qx qy qz qw in the frame of the tip, `fk` and the other methods are for the tool. The dict `limits`
+        has a lower and an upper limit by the name of a joint, and replaces limits of the file.
 
         Warns of peculiarities of the file. Raises `OSError` if the file can't be read, and `ValueError` if it gives no chain:
         the error names the file, line, joint, value and allowed values.
@@ -127,29 +127,29 @@ class Chain:
 
     @property
     def limits(self) -> np.ndarray:
-        """The limits of each joint, float64 `[n, 2]`, radians or metres; -8,192 and 8,192 for a `continuous` joint. The array is
-        read-only: to change limits, give `limits` to `from_urdf`."""
+        """Lower and upper limit of each joint, float64 `[n, 2]`, radians or metres; -8,192 and 8,192 for a `continuous` joint. The
+        array is read-only: to change limits, give `limits` to `from_urdf`."""
         limits: np.ndarray = np.from_dlpack(self._chain.limits)
         limits.flags.writeable = False
         return limits
 
     @property
     def link_names(self) -> tuple[str, ...]:
-        """Names of the links from the base to the tip."""
+        """Names of the links, in order from the base to the tip."""
         return tuple(self._chain.link_names)
 
     def fk(self, q: Array, links: Sequence[str] | None = None) -> Array:
-        """Poses of the tip in the frame of the base: `[..., n]` gives `[..., 7]`, x y z in metres and the unit quaternion
-        qx qy qz qw, with qw >= 0.
+        """Returns poses of the tip in the frame of the base. Joints `[..., n]` give poses `[..., 7]`: x y z in metres and the unit
+        quaternion qx qy qz qw, with qw >= 0.
 
-        With `links` it gives the poses of these links, `[..., L, 7]`, without the tool.
+        With `links` the result has the poses of these L links, `[..., L, 7]`, without the tool.
         """
         poses = self._chain.fk(q, None if links is None else names_of("links", links))
         return taker(q)(poses)
 
     def jacobian(self, q: Array, frame: str = "base") -> Array:
-        """The velocity of the tip for a unit of velocity of each joint: `[..., n]` gives `[..., 6, n]`, three linear rows and
-        then three angular ones.
+        """Returns the Jacobian, the velocity of the tip for a unit of velocity of each joint. Joints `[..., n]` give `[..., 6, n]`:
+        three linear rows, then three angular rows.
 
         | `frame` | velocity of | in the axes of | Pinocchio |
         |---|---|---|---|
@@ -160,12 +160,13 @@ class Chain:
         return taker(q)(self._chain.jacobian(q, frame))
 
     def velocity(self, q: Array, dq: Array, frame: str = "base") -> Array:
-        """The velocity of the tip, or twist: the Jacobian times the joint velocities `dq`. `[..., n]` gives `[..., 6]`."""
+        """Returns the velocity of the tip, or twist: the Jacobian times the joint velocities `dq`, `[..., n]`. The result
+        `[..., 6]` is linear (m/s), then angular (rad/s)."""
         return taker(q)(self._chain.velocity(q, dq, frame))
 
     def manipulability(self, q: Array) -> Array:
-        """Yoshikawa's measure of the distance from a singularity, sqrt(det J J^T): `[..., n]` gives `[...]`. For fewer than 6
-        joints it is sqrt(det J^T J)."""
+        """Returns Yoshikawa's manipulability sqrt(det J J^T), which is 0 at a singularity. Joints `[..., n]` give `[...]`. A chain
+        of fewer than 6 joints has sqrt(det J^T J)."""
         return taker(q)(self._chain.manipulability(q))
 
     def ik(
@@ -185,17 +186,17 @@ class Chain:
     ) -> JointAnswers:
         """Finds joints for poses `[..., 7]`. A row is not valid if the norm of its quaternion is off by more than 1 %.
 
-        The first start of a search is the joints `seed`, `[n]` or `[..., n]`, by default the middle of the limits. Other starts
-        are spread over the limits, `seeds` in all. A search makes at most `max_iterations` steps from each start: by default 16,
-        or 24 for a tolerance below 1e-7.
+        A search has `seeds` starts. The first start is the joints `seed`, `[n]` or `[..., n]`, by default the middle of the limits;
+        the other starts are spread over the limits. A search makes at most `max_iterations` steps from each start: by default
+        16, or 24 for a tolerance below 1e-7.
 
         The same pose and seed give the same joints, whatever else is in the batch.
 
-        | key | is |
+        | argument | meaning |
         |---|---|
-        | `task` | `pose`; `position` alone; `position_axis`, where the tool may turn about its z axis |
+        | `task` | `pose`; `position` only; `position_axis`: the position and the direction of the tool's z axis |
         | `weights` | weights of the three linear and three angular rows of the error; a row of weight 0 does not count |
-        | `select` | `first`: the first start that leads to an answer; `nearest`: of all answers the nearest to the seed; `all` |
+        | `select` | `first`: the answer of the first start that has one; `nearest`: the answer nearest to the seed; `all` answers |
         | `posture` | the fraction of the way to the joints `rest` that each answer is pulled, above 0 up to 1 |
         | `rest` | `[n]`, within the limits: their middle by default, 0 for a continuous joint |
 
@@ -231,17 +232,17 @@ class Chain:
         posture: float | None = None,
         rest: Sequence[float] | None = None,
     ) -> JointPaths:
-        """Finds joints along trajectories of poses, `[..., T, 7]`. The search for a pose begins at the answer before it, for the
-        first pose at `seed`, `[n]`, or `[..., n]` for each trajectory.
+        """Finds joints along trajectories of poses, `[..., T, 7]`. The search for a pose starts at the answer to the pose before.
+        The search for the first pose starts at `seed`, `[n]`, or `[..., n]` for each trajectory.
 
-        If that gives no answer, or moves a joint by more than `max_joint_step` (radians or metres), all starts are tried, too,
-        and the nearest of all answers is taken. If a joint of that answer is further away, too, `branch` goes up by one.
+        If the search finds no answer, or moves a joint by more than `max_joint_step` (radians or metres), all starts are tried,
+        and the nearest answer is taken. If that answer still moves a joint by more than `max_joint_step`, `branch` goes up by one.
 
         For the first pose any answer from `seed` will do; without a seed the joints are found as by `ik`. After a pose without an
         answer, the last answer stays the start.
 
-        With `posture` an arm that has joints to spare returns to the joints `rest`, a little with each row. Without it the elbow
-        drifts, and a path that is repeated ends at other joints each time.
+        With `posture` a redundant arm returns to the joints `rest`, a little with each row. Without `posture` the elbow drifts,
+        and a repeated path ends at other joints each time.
         """
         config = _config(
             task,
@@ -267,14 +268,14 @@ class Chain:
 
 
 def _made_of(cls: type[Chain], arguments: tuple[Any, ...]) -> Chain:
-    """Makes a chain from the arguments of another chain, without warning again."""
+    """Unpickles a chain: makes it from the arguments of the pickled chain, without its warnings."""
     chain = cls.__new__(cls)
     chain._make(*arguments)
     return chain
 
 
 def _start_of(text: str) -> str:
-    """The beginning of a text, for errors."""
+    """Shortens a text to 60 characters, to quote it in an error."""
     return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
 
 
@@ -318,7 +319,8 @@ def _config(
 
 
 def _numbers(name: str, numbers: Sequence[float], allowed: str) -> list[float]:
-    """Converts numbers to a list of floats, and refuses any other count than the number that `allowed` begins with."""
+    """Converts numbers to a list of floats. Raises ValueError if their count is not the number with which the text `allowed`
+    begins."""
     floats = _as_floats(name, numbers, allowed)
     if len(floats) != int(allowed.split(",")[0]):
         came = "1 number" if len(floats) == 1 else f"{len(floats)} numbers"

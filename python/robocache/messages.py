@@ -1,7 +1,8 @@
-"""The payload and the metadata of a message, read and checked.
+"""Reads and checks the payload and the metadata of a message. Whatever a message holds, the error is a MessageError, or a
+RingError for a payload in a ring.
 
-A payload is a pyarrow array, as dora hands it over, another object with the Arrow PyCapsule interface, or NumPy arrays.
-The module pyarrow comes with dora. It is imported only when a payload of Arrow needs it.
+A payload is a pyarrow array, as in an event of dora, another object with the Arrow PyCapsule interface, or NumPy arrays.
+The module pyarrow comes with dora. It is imported only if a payload is an Arrow array.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from robocache._native import SlotPayload, Tensor
 
 
 class MessageError(ValueError):
-    """A message that breaks the contract. The error names the key, its value and what is allowed."""
+    """A message that is not as docs/messages.md defines it. The error names the key, its value and the allowed values."""
 
 
 def parts(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The payload and the metadata of an event of dora."""
+    """Returns the payload and the metadata of an event of dora. Raises MessageError unless the event is an input."""
     if not isinstance(event, Mapping):
         raise MessageError(f"the event is a {type(event).__name__}, expected an event of dora, a dict")
     kind = event.get("type", "INPUT")
@@ -35,13 +36,13 @@ def parts(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def is_resident(metadata: Mapping[str, Any]) -> bool:
-    """True if the payload is in a ring of its producer and not in the message."""
+    """True if the payload is in a ring of its producer, and the message has only its slot."""
     return "ring" in metadata or text(metadata, "residence") not in (None, "host")
 
 
 def take(metadata: Mapping[str, Any], copy: bool) -> SlotPayload:
-    """Takes a payload from its ring: a copy, or the memory of its slot. Raises RingError if the payload can't be taken."""
-    # The metadata are checked only after a failure: a check takes 20 us in a process that has just woken up.
+    """Takes a payload from its ring: a copy if `copy`, else the memory of its slot. Raises RingError if it can't be taken."""
+    # A check of the metadata takes 20 us in a process that has just woken up, so it is made only after a failure.
     try:
         ticket = metadata["ring"], metadata["slot"], metadata["generation"], metadata["nbytes"]
         if bool in map(type, ticket):
@@ -56,33 +57,34 @@ def take(metadata: Mapping[str, Any], copy: bool) -> SlotPayload:
 
 
 def on_host(value: Any, metadata: Mapping[str, Any], copy: bool) -> tuple[Any, bool]:
-    """The payload as received, or as NumPy arrays if it is in a ring, and whether it must still be copied."""
+    """Returns the payload, and True if the caller must still copy it to own it. A payload in a ring becomes NumPy arrays."""
     if not is_resident(metadata):
         return value, copy
     return host_arrays(take(metadata, copy)), False
 
 
 def host_arrays(resident: SlotPayload) -> np.ndarray | dict[str, np.ndarray]:
-    """The columns of a payload as NumPy arrays, or the only column of a flat array."""
+    """Converts a payload of a ring to NumPy arrays: a dict of its columns, or one array if it is flat."""
     columns = {name: host_array(tensor) for name, tensor in resident.columns.items()}
     return columns[""] if list(columns) == [""] else columns
 
 
 def host_array(tensor: Tensor) -> np.ndarray:
-    """A NumPy array on the memory of a tensor, or on a copy if the tensor is on a device. bfloat16 becomes its bits."""
+    """Makes a NumPy array of a tensor's memory, or of a copy if the tensor is on a device. bfloat16 becomes uint16, its bits."""
     tensor = tensor.to("cpu")
     return np.from_dlpack(tensor.bits() if tensor.dtype == "bfloat16" else tensor)
 
 
 def get(metadata: Mapping[str, Any], key: str, where: str = "metadata") -> Any:
-    """The value of a required key."""
+    """Returns the value of a required key; `where` names the dict in errors. Raises MessageError if the key is missing, as all
+    readers of this module do."""
     if key not in metadata:
         raise MessageError(f"{where} has no {key!r}")
     return metadata[key]
 
 
 def integer(metadata: Mapping[str, Any], key: str) -> int:
-    """A required integer."""
+    """Returns the integer of a required key."""
     value = get(metadata, key)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise MessageError(f"{key} is {value!r:.80}, expected an integer")
@@ -90,7 +92,7 @@ def integer(metadata: Mapping[str, Any], key: str) -> int:
 
 
 def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
-    """A required list of integers as int64 in this shape, or of any length if no shape is given."""
+    """Returns the list of integers of a required key as int64 in `shape`; a list of any length without `shape`."""
     value = get(metadata, key)
     try:
         values = np.asarray(value).reshape(-1)
@@ -105,8 +107,8 @@ def integers(metadata: Mapping[str, Any], key: str, *shape: int) -> np.ndarray:
 
 
 def dimensions(metadata: Mapping[str, Any], key: str) -> list[int]:
-    """A required list of integers. A list from dora is returned as it is: NumPy takes 50 us for it in a process that has
-    just woken up."""
+    """Returns the list of integers of a required key. A list from dora is returned as it is, since NumPy takes 50 us for the
+    check in a process that has just woken up."""
     value = get(metadata, key)
     if isinstance(value, list) and all(type(n) is int for n in value):
         return value
@@ -114,7 +116,7 @@ def dimensions(metadata: Mapping[str, Any], key: str) -> list[int]:
 
 
 def floats(metadata: Mapping[str, Any], key: str, count: int) -> tuple[float, ...]:
-    """A required list of `count` numbers."""
+    """Returns the `count` numbers of a required key."""
     value = get(metadata, key)
     try:
         values = np.asarray(value).reshape(-1)
@@ -128,7 +130,7 @@ def floats(metadata: Mapping[str, Any], key: str, count: int) -> tuple[float, ..
 
 
 def text(metadata: Mapping[str, Any], key: str) -> str | None:
-    """An optional string."""
+    """Returns the string of an optional key; None if the key is absent."""
     value = metadata.get(key)
     if value is not None and not isinstance(value, str):
         raise MessageError(f"{key} is {value!r:.80}, expected a string")
@@ -136,7 +138,7 @@ def text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """A required list of strings."""
+    """Returns the list of strings of a required key."""
     value = get(metadata, key)
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
         raise MessageError(f"{key} is {value!r:.80}, expected a list of strings")
@@ -144,7 +146,7 @@ def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def shape_of(metadata: Mapping[str, Any], key: str, values: np.ndarray) -> tuple[int, ...]:
-    """The dimensions under `key`, which must fit the number of `values`; without the key, the shape of `values`."""
+    """Returns the dimensions of an optional key, which must fit the number of `values`; without the key, the shape of `values`."""
     if key not in metadata:
         return values.shape
     shape = tuple(dimensions(metadata, key))
@@ -154,12 +156,12 @@ def shape_of(metadata: Mapping[str, Any], key: str, values: np.ndarray) -> tuple
 
 
 def is_columns(value: Any) -> bool:
-    """True if a payload is a struct, or a dict of arrays, rather than a flat array."""
+    """True if a payload has named columns (an Arrow struct or a dict of arrays), False if it is a flat array."""
     return isinstance(value, Mapping) or str(getattr(value, "type", "")).startswith("struct<")
 
 
 def flat(value: Any) -> np.ndarray:
-    """A payload that is a flat array, without a copy if that is possible. A null becomes NaN."""
+    """Converts a flat payload to a NumPy array of one dimension, without a copy if possible. A null becomes NaN."""
     if isinstance(value, np.ndarray):
         return value.reshape(-1)
     array = arrow(value)
@@ -169,7 +171,8 @@ def flat(value: Any) -> np.ndarray:
 
 
 def columns(value: Any) -> dict[str, np.ndarray]:
-    """The columns of a payload that is a struct: [rows], or [rows, n] of a FixedSizeList. Lists are flattened."""
+    """Converts a struct to NumPy arrays by column: [rows], or [rows, n] for a FixedSizeList. Lists of different lengths are
+    concatenated."""
     if isinstance(value, Mapping):
         return {name: np.asarray(column) for name, column in value.items()}
     array = arrow(value)
@@ -188,7 +191,7 @@ def _column(column: Any) -> np.ndarray:
 
 
 def to_numpy(array: Any) -> np.ndarray:
-    """The values of an array of pyarrow, without a copy if that is possible. A null becomes NaN.
+    """Converts a pyarrow array to NumPy, without a copy if possible. A null becomes NaN.
 
     pyarrow's own conversion imports pandas if it is installed, which takes 0.3 s at the first message.
     """
@@ -200,13 +203,13 @@ def to_numpy(array: Any) -> np.ndarray:
 
 
 def from_numpy(values: np.ndarray) -> Any:
-    """Contiguous numbers as a flat array of pyarrow, without a copy and without pandas."""
+    """Converts contiguous numbers to a flat pyarrow array, without a copy and without pandas."""
     pa = pyarrow()
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, pa.py_buffer(values)])
 
 
 def arrow(value: Any) -> Any:
-    """The payload as a pyarrow array."""
+    """Converts a payload to a pyarrow array."""
     imported = sys.modules.get("pyarrow")
     if imported is not None and isinstance(value, imported.Array):
         return value
@@ -216,7 +219,7 @@ def arrow(value: Any) -> Any:
 
 
 def rows(name: str, values: np.ndarray, *shape: int) -> np.ndarray:
-    """Values in this shape, of which the first dimension may be -1."""
+    """Reshapes values to `shape`, in which a dimension may be -1; errors call the values `name`."""
     try:
         return values.reshape(shape)
     except (ValueError, OverflowError):
@@ -224,5 +227,5 @@ def rows(name: str, values: np.ndarray, *shape: int) -> np.ndarray:
 
 
 def pyarrow() -> Any:
-    """The module pyarrow, which comes with dora."""
+    """Imports the module pyarrow, which comes with dora."""
     return importlib.import_module("pyarrow")

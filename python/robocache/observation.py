@@ -1,4 +1,7 @@
-"""An observation: the window of a fused or aligned stream, its validity masks, and the messages attached to it."""
+"""An observation: the window of a fused or aligned stream, its validity masks, and the messages attached to it.
+
+By default a value that is not valid is NaN, whatever the node wrote, so that it never looks like a measurement.
+"""
 
 from __future__ import annotations
 
@@ -16,60 +19,62 @@ from robocache._native import Tensor
 from robocache.messages import MessageError
 from robocache.tensors import MessageTensor, owned
 
-# Numbers that an answer without an observation may have.
+# Integers that the metadata of an error answer to a request may have.
 _NUMBERS = ("epoch", "late_samples", "timestamp_ns")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Observation:
-    """A message of `fused`, of `observation`, or of an aligned stream.
+    """A message of `fused`, of `observation`, or of an aligned stream. It has T rows, D columns and M modalities.
 
     >>> observation = Observation.from_event(event)
     >>> observation["force"]            # [T, 6], a view of its columns, the newest row last
-    >>> observation.valid[-1]           # [M], what of the newest row can be trusted
+    >>> observation.valid[-1]           # [M], True for modalities that can be trusted
 
-    Entries that are not valid are NaN, so that nobody takes them for measurements, unless another `invalid` was asked for.
+    Values that are not valid are NaN, so that nobody takes them for measurements. Another `invalid` of `from_event` changes
+    that.
     """
 
     tensor: MessageTensor
-    """[T, D], for PyTorch and other libraries that speak DLPack: `observation.tensor.torch()`."""
+    """Values of the window, [T, D], newest row last, for any library that speaks DLPack: `observation.tensor.torch()`."""
     valid: np.ndarray
-    """Validity masks, [T, M] bool."""
+    """True for modalities that are valid in a row, [T, M] bool."""
     age_ns: np.ndarray
-    """[T, M] int64: the target minus the newest sample at or before it, -1 if there is none."""
+    """Target minus the time of the newest sample at or before the target, [T, M] int64, ns; -1 without such a sample."""
     timestamps_ns: np.ndarray
-    """Targets, [T] int64, newest last."""
+    """Target of each row, [T] int64, ns, newest last."""
     modalities: tuple[str, ...]
-    """M names, in the order of the columns."""
+    """Names of the M modalities, in the order of the columns."""
     offsets: tuple[int, ...]
-    """M + 1: modality m is columns offsets[m] to offsets[m + 1]."""
+    """Bounds of the modalities, M + 1 numbers: modality m is columns offsets[m] to offsets[m + 1]."""
     epoch: int
-    """Goes up by one at each clock jump."""
+    """Number that goes up by one at each clock jump."""
     late_samples: int
-    """Running count of samples that came too late."""
+    """Number of samples since the start of the node that came too late."""
     wait_ns: int | None
-    """Time from the target to the newest sample when the target fell due, ns."""
+    """Newest capture time of the streams minus the target, when the target fell due, ns; None if the message does not say."""
     trigger: str | None
-    """`grid`, `stream`, `request` or `timer`."""
+    """Event that set the target: `grid`, `stream`, `request` or `timer`; None if the message does not say."""
     error: str | None
-    """The reason why a request got no observation. Rows and modalities are then empty."""
+    """Reason why a request got no observation; None for an observation. With an error there are no rows and no modalities."""
     attached: Mapping[str, Attached]
-    """Messages that are tied to the rows, by the name of their output."""
+    """Attached streams, whose messages are tied to the rows, by the name of their output."""
     metadata: Mapping[str, Any]
-    """All metadata as received: `frame_id`, `request_id`, `device`, `compute_us` and so on."""
+    """All metadata of the message as received: `frame_id`, `request_id`, `device`, `compute_us` and so on."""
     invalid: float | None = None
-    """Number in entries that are not valid; None for the `fill_value` that the node wrote."""
+    """Number in values that are not valid; None for the `fill_value` that the node wrote."""
     sender: int | None = None
-    """The process that published the message: another number shows that the node was started anew. None if it is not known."""
+    """Process that published the message; another number shows that the node was restarted. None if it is not known."""
 
     @functools.cached_property
     def fused(self) -> np.ndarray:
-        """[T, D] as a NumPy array, which is a copy if the tensor is on a device. bfloat16 is widened to float32."""
+        """Values of the window, [T, D], as a NumPy array. It is a copy if the tensor is on a device, or is bfloat16, which is
+        widened to float32."""
         return self.tensor.numpy()
 
     @property
     def timestamp_ns(self) -> int:
-        """The newest target; for an answer without an observation, the stamp of the message."""
+        """Target of the newest row, ns; for an error, the stamp of the message."""
         return int(self.timestamps_ns[-1]) if len(self.timestamps_ns) else int(self.metadata.get("timestamp_ns", 0))
 
     def __len__(self) -> int:
@@ -80,7 +85,7 @@ class Observation:
         return self.fused[:, self.offsets[m] : self.offsets[m + 1]]
 
     def index_of(self, modality: str) -> int:
-        """The column of a modality in `valid` and `age_ns`. Raises KeyError, which lists the modalities."""
+        """Returns the column of a modality in `valid` and `age_ns`. Raises a KeyError that lists the modalities otherwise."""
         if modality not in self.modalities:
             why = f": {self.error}" if self.error else ""
             raise KeyError(f"no modality {modality!r}: modalities are {list(self.modalities)}{why}")
@@ -92,11 +97,11 @@ class Observation:
     ) -> Observation:
         """Reads an event of dora.
 
-        Entries that are not valid become `invalid`: NaN, or a number for a network that is fed the mask, too. With None they
-        keep the `fill_value` that the node wrote. Values on a device are changed there.
+        Values that are not valid become `invalid`: NaN, or a number for a network whose input includes the mask. With None they
+        keep the `fill_value` that the node wrote. Values on a device are overwritten on the device.
 
-        The values are copied, because an array that is held keeps the sender from using its memory again. With `copy=False`
-        they are the received ones, read-only, which needs `invalid=None`.
+        By default the values are copied, because an array that is held keeps the sender from reusing its memory. With `copy=False`
+        the arrays are the received memory, read-only, and `invalid` must be None.
 
         Raises MessageError if the message is not an observation or contradicts itself.
         """
@@ -190,13 +195,13 @@ class Observation:
 
 
 def _sender(metadata: Mapping[str, Any]) -> int | None:
-    """The process that published a message; None if `sender` is not an integer, since other software may use that key."""
+    """Returns the process that published a message; None if `sender` is not an integer, since other software may use the key."""
     sender = metadata.get("sender")
     return sender if isinstance(sender, int) and not isinstance(sender, bool) else None
 
 
 def _fill_on_device(tensor: Tensor, valid: np.ndarray, offsets: np.ndarray, number: float) -> None:
-    """Writes a number into entries that are not valid, on a device and without a copy to the host."""
+    """Writes a number to the values that are not valid, on the device of the tensor and without a copy to the host."""
     dim = int(offsets[-1])
     spans = [(int(row * dim + offsets[m]), int(row * dim + offsets[m + 1])) for row, m in np.argwhere(~valid)]
     try:
@@ -206,7 +211,8 @@ def _fill_on_device(tensor: Tensor, valid: np.ndarray, offsets: np.ndarray, numb
 
 
 def _fill(values: np.ndarray, where: np.ndarray, number: float, dtype: str | None) -> None:
-    """Writes a number into entries; for bfloat16 its bits, rounded to the nearest as the nodes do."""
+    """Writes a number to the values selected by the mask `where`. If `dtype` is bfloat16 the values are its bits, and the number is
+    rounded to the nearest, as the nodes do."""
     if dtype == "bfloat16":
         bits = int(np.float32(number).view(np.uint32))
         values[where] = 0x7FC0 if math.isnan(number) else (bits + 0x7FFF + (bits >> 16 & 1)) >> 16

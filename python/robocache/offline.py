@@ -1,4 +1,4 @@
-"""The operations on whole arrays, with the same bits as the nodes.
+"""The operations on whole arrays instead of messages, with the same bits as the nodes.
 
 ```python
     observations = rc.fuse(
@@ -35,40 +35,41 @@ from robocache._arrays import Array, Config, Taker, described, host_taker, sourc
 from robocache._memory import free_bytes
 
 Streams = Mapping[str, tuple[Array, Array]]
-"""Samples by the input of a modality: `times_ns` `[S]` int64, and values `[S, dim]` of any numbers, or `[S]` if `dim` is 1."""
+"""Samples of each stream, by the input of its modality: pairs of `times_ns`, int64 `[S]`, and values `[S, dim]`. Values may be
+`[S]` if `dim` is 1."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Observations:
-    """All observations of some streams: N windows of T rows, D columns and M modalities."""
+    """All observations of whole streams: N windows of T rows, D columns and M modalities."""
 
     fused: Array
-    """`[N, T, D]`, newest row last; values that are not valid are NaN, or the number `invalid`."""
+    """Values of the windows, `[N, T, D]`, newest row last. Values that are not valid are NaN, or the number `invalid`."""
     valid: Array
-    """bool `[N, T, M]`: True if the modality is valid in the row."""
+    """True if a modality is valid in a row, bool `[N, T, M]`."""
     age_ns: Array
-    """int64 `[N, T, M]`: target minus the newest sample at or before it, -1 if there is none."""
+    """Target minus the time of the newest sample at or before the target, int64 `[N, T, M]`, ns; -1 without such a sample."""
     timestamps_ns: Array
-    """int64 `[N, T]`: the targets."""
+    """Target of each row, int64 `[N, T]`, ns."""
     epoch: Array
-    """int64 `[N]`: goes up by one if the clock of a stream jumped."""
+    """Epoch of each observation, which goes up by one at each clock jump, int64 `[N]`."""
     offsets: list[int]
-    """M + 1: modality m is columns `offsets[m]:offsets[m + 1]`."""
+    """Bounds of the modalities, M + 1 numbers: modality m is columns `offsets[m]:offsets[m + 1]`."""
     modalities: list[str]
-    """M names."""
+    """Names of the M modalities, in the order of the columns."""
     late_samples: int
-    """Number of samples of all streams that came after their target was made, or sooner than `min_period_ms`."""
+    """Number of samples of all streams that came after their target was made, or closer than `min_period_ms` to another sample."""
     dropped: dict[str, dict[str, int]]
-    """Numbers of samples that could not be used, by modality and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`; of
-    attached streams also `max_held_mb`."""
+    """Numbers of samples that could not be used, by stream and reason: `nonfinite`, `no_rotation`, `stamp_out_of_range`,
+    `wrong_length`, and `max_held_mb` for attached streams."""
     order: str = "stamp"
-    """The order in which samples went in: by `"stamp"`, or by `"arrival"` at the recorder."""
+    """Order in which samples reached the aligner: by `"stamp"`, or by `"arrival"` at the recorder."""
 
     def __len__(self) -> int:
         return len(self.epoch)
 
     def of(self, modality: str) -> Array:
-        """The columns of a modality, `[N, T, dim]`."""
+        """Returns the columns of a modality, `[N, T, dim]`. Raises KeyError if the modality does not exist."""
         if modality not in self.modalities:
             raise KeyError(f"no modality `{modality}` (there are: {', '.join(self.modalities)})")
         m = self.modalities.index(modality)
@@ -85,26 +86,26 @@ def fuse(
     device: str | None = None,
     stream: int | None = None,
 ) -> Observations:
-    """Puts streams on common timestamps, as one tensor with masks: every observation that a node `robocache-fuse` makes
-    if the streams are replayed by stamp.
+    """Puts streams on common timestamps, as one tensor with masks. The result has every observation that a node
+    `robocache-fuse` makes if the streams are replayed in the order of their stamps.
 
-    Of all streams the sample with the least stamp goes in first; of equal stamps, the one of the stream whose name sorts
-    first. Samples of one stream keep their order: if stamps go back, `reorder_ms` and `reset_ms` apply, as in the node. At
-    the end all streams close.
+    Streams are merged by stamp, smallest first. Of equal stamps, the sample of the stream whose name sorts first comes first.
+    Samples of one stream keep their order: if stamps go back, `reorder_ms` and `reset_ms` apply, as in the node. At the end
+    all streams close.
 
     The argument `config` is a dict of the keys of the nodes' section `fuse:`, or the path of a YAML file that has this
-    section. Its `device:` is ignored. Triggers are the grid and `stream`. With `max_wait_ms` a node may see the streams in
-    another order than by stamp, and mask other rows as late.
+    section. Its `device:` is ignored. The allowed triggers are the grid and `stream`. With `max_wait_ms` a node may see the
+    streams in another order than by stamp, and mask other rows as late.
 
-    Attached streams are left out, with a warning. Observations do not wait for them, so that the first observation may be
-    earlier than in a node. (`RecordingDataset` has the attached streams of a recording.)
+    Attached streams are left out, with a warning. Observations do not wait for attached streams, so the first observation may
+    be earlier than in a node. (`RecordingDataset` has the attached streams of a recording.)
 
     If a modality is not valid, all of its columns are NaN, as in an `Observation`. Give another number as `invalid`, or None
     to keep the `fill_value` that the node writes.
 
-    The dict `arrivals_ns` has times at which the samples of a stream arrived, int64 `[S]`, such as the log times of a bag.
-    A stream whose stamps are 0.1 s or more off from the stamps of other streams is then warned of, and from 1 s on refused.
-    Streams that `allow_offset` names are taken as they are.
+    The dict `arrivals_ns` has times at which the samples of a stream arrived, int64 `[S]`, such as the log times of a bag. By
+    these times, stamps that are 0.1 s or more off from the stamps of other streams cause a warning, and from 1 s on a
+    `ValueError`. Streams that `allow_offset` names are not checked.
 
     Windows are made on `device`: `None` and `cpu`, `auto`, `cuda`, `cuda:N`, `hip` or `hip:N`. The CPU is quicker except for
     very wide windows. Samples on a GPU are copied to the host, since streams are processed sample by sample. Each row is
@@ -113,12 +114,12 @@ def fuse(
     The call waits for the work in the CUDA stream `stream`, as well as for the stream that the library reports for its
     arrays. 1 is the legacy default stream, 2 the thread's default stream, any other number a handle.
 
-    Warns of a stream whose times are so close that they can't be nanoseconds, or go back, and of two streams that have no
-    time in common.
+    Warns of a stream whose times are too close for nanoseconds, or mostly go back, and of two streams that have no time in
+    common.
 
     Raises `ValueError` if the configuration or a shape is wrong, or times have another unit, and `TypeError` if a type is
-    wrong. Raises `MemoryError`, before anything is computed, if the observations do not fit into the free memory. A stream
-    whose clock was set, or that was silent for a year, makes a target of every period in between.
+    wrong. Raises `MemoryError`, before anything is computed, if the observations do not fit into the free memory. (If the
+    clock of a stream was set, or a stream was silent for a year, each period in between may be a target.)
     """
     (observed,) = _observe("fuse", streams, config, invalid, device, stream, arrivals_ns, allow_offset)
     return gathered(observed, taker(next(iter(streams.values()))[1]))
@@ -132,7 +133,8 @@ def align(
     device: str | None = None,
     stream: int | None = None,
 ) -> dict[str, Observations]:
-    """Aligns each modality by itself, by the section `align:`, as `fuse` does all of them: M is 1, and D its `dim`."""
+    """Aligns each stream by itself, by the section `align:`. Returns the observations by stream, each with one modality: M is 1,
+    and D is its `dim`. Arguments are as in `fuse`."""
     observed = _observe("align", streams, config, invalid, device, stream)
     return {each.modalities[0]: gathered(each, taker(streams[each.modalities[0]][1])) for each in observed}
 
@@ -163,27 +165,28 @@ def _observe(
 
 
 def number_of(invalid: float | None) -> float | None:
-    """Converts `invalid`, the number in place of values that are not valid, to a float or None."""
+    """Checks the argument `invalid`, the number for values that are not valid. Returns a float, or None for the `fill_value`."""
     if invalid is None or (hasattr(invalid, "__float__") and not isinstance(invalid, bool | np.bool_)):
         return None if invalid is None else float(invalid)
     raise TypeError(f"`invalid` is {described(invalid)} (allowed: a number, None for the `fill_value`)")
 
 
 def names_of(key: str, names: Sequence[str]) -> list[str]:
-    """Checks that an argument is a list of names."""
+    """Returns the names of the argument `key` as a list. Raises TypeError if the argument is not a list of text."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"`{key}` is {names!r} (allowed: a list of names)")
     return list(names)
 
 
 def out_of_memory(error: MemoryError) -> Exception:
-    """The error for observations that do not fit into memory: the cause is mostly the unit of a stream's times."""
+    """Makes the error for observations that do not fit into memory: a ValueError if the times of a stream look wrong, such as in
+    another unit, else a MemoryError."""
     words, *spans = error.args or ("",)
     doubts = list(_doubtful_times(spans[0])) if spans else []
     return ValueError(f"{'; '.join(doubts)} ({words})") if doubts else MemoryError(words)
 
 
-# Reasons for which samples are dropped, of those that a user must know of.
+# Reasons for dropped samples that cause a warning, and the text of the warning.
 _DROPPED = {
     "wrong_length": "they do not have the length that the configuration says (`dim`)",
     "stamp_out_of_range": "their stamps are not times",
@@ -193,7 +196,7 @@ _DROPPED = {
 
 
 def warned(observed: list[_native.Observed], text: _native.Source) -> list[_native.Observed]:
-    """Warns of dropped samples, of inputs that were left out, and of doubtful streams, and returns `observed`."""
+    """Warns of dropped samples, of inputs that were left out, and of doubtful streams; returns `observed` unchanged."""
     dropped = {each for output in observed for each in output.dropped if each[1] in _DROPPED}
     for name, reason, count in sorted(dropped):
         words = f"`{name}`: {count} samples are dropped: {_DROPPED[reason]}"
@@ -215,23 +218,25 @@ def warned(observed: list[_native.Observed], text: _native.Source) -> list[_nati
     return observed
 
 
-# Sound at 48 kHz has a sample every 20.8 us. Times in microseconds that are taken for nanoseconds are as close from 50 Hz on.
+# Smallest credible step of a stream: sound at 48 kHz has a sample every 20.8 us. Times in microseconds that are taken for
+# nanoseconds are closer from 50 Hz on.
 _LEAST_STEP_NS = 20_001
-# At least one stream of a robot is slower than 5 kHz. Times in microseconds that are taken for nanoseconds are as close from
-# 5 Hz on.
+# Smallest credible step of the slowest stream, since at least one stream of a robot is slower than 5 kHz. Times in microseconds
+# that are taken for nanoseconds are closer from 5 Hz on.
 _LEAST_STEP_OF_ALL_NS = 200_001
-# Numbers of this size are times since 1970 in nanoseconds, and in no other unit.
+# A time from here on counts nanoseconds since 1970, since any other unit would be far in the future.
 _SINCE_1970_NS = 10**17
 
 
-# Name, least and greatest time, number of samples, and number of samples whose time is less than the time before.
+# Name of a stream, its smallest and largest time, number of samples, and number of samples whose time is below the time before.
 Span = tuple[str, int, int, int, int]
 
 
 def _doubtful_times(spans: Sequence[Span], observations: int | None = None) -> Iterator[str]:
-    """Signs that times are not nanoseconds, not of one clock, or out of order; or the times, if there is no observation."""
+    """Yields a warning for each sign that times are not nanoseconds, not of one clock, or out of order. If there is no observation
+    and no such sign, the warning has the times of the streams."""
     is_doubted = False
-    # One sample, such as of a map that does not change, may be of any time.
+    # A stream of a single sample, such as a map that does not change, may have any time.
     several = [span for span in spans if span[3] > 1]
     steps = [(last - first) / (samples - 1) for _, first, last, samples, _ in several]
     for (name, first, last, samples, back), step_ns in zip(several, steps, strict=True):
@@ -276,13 +281,14 @@ _UNITS = {"microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
 
 
 def _unit(early: Span, late: Span) -> str:
-    """A sentence that names the unit which the times of the early stream seem to have; empty if none is likely."""
+    """Returns a sentence that names the unit in which the times of the stream `early` seem to be, by those of `late`. The sentence
+    is empty if no unit fits."""
     unit = _unit_of(early[1], late[1])
     return f" Those of `{early[0]}` seem to be {unit}: they are to be times {_UNITS[unit]}." if unit else ""
 
 
 def _unit_of(time: int, time_ns: int) -> str | None:
-    """The unit in which a number is about the time `time_ns`."""
+    """Returns the unit in which `time` is within 10 % of `time_ns`; None if there is no such unit."""
     return next((unit for unit, ns in _UNITS.items() if time > 0 and abs(time * ns / time_ns - 1) < 0.1), None)
 
 
@@ -300,7 +306,7 @@ def _name(name: str) -> str:
 
 
 def gathered(observed: _native.Observed, take: Taker) -> Observations:
-    """Makes all windows from their rows."""
+    """Copies the distinct rows of a run to all windows that show them, as arrays of the caller's library."""
     index = take(observed.index)
     return Observations(
         fused=take(observed.values)[index],
@@ -313,7 +319,7 @@ def gathered(observed: _native.Observed, take: Taker) -> Observations:
 
 
 def about(observed: _native.Observed) -> dict[str, Any]:
-    """Facts that hold for all observations."""
+    """Returns the fields of `Observations` that are not arrays, as a dict."""
     dropped: dict[str, dict[str, int]] = {}
     for name, reason, count in observed.dropped:
         dropped.setdefault(name, {})[reason] = count
@@ -328,12 +334,12 @@ def about(observed: _native.Observed) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Resampled:
-    """Trajectories at their targets, which can be unpacked: `values, valid = rc.resample(...)`."""
+    """Result of `resample`, which can be unpacked: `values, valid = rc.resample(...)`."""
 
     values: Array
-    """The values at the targets, in the type of the input; values that are not valid are NaN, or the number `invalid`."""
+    """Values at the targets, in the type of the input. Values that are not valid are NaN, or the number `invalid`."""
     valid: Array
-    """bool: True for targets that have a value."""
+    """True for targets that have a value, bool `[T]` or `[B, T]`; a list of arrays for lists."""
     counters: dict[str, int | None]
     """Numbers of samples with a NaN or an infinity (`dropped_nonfinite`), of targets whose value the type can't hold
     (`dropped_overflow`), and of all targets that are not valid (`invalid`). None on a device, where nothing is counted."""
@@ -357,18 +363,18 @@ def resample(
 
         values, valid = rc.resample(times_ns, joints, targets_ns, interpolation="linear", max_gap_ms=100)
 
-    One trajectory: `times_ns` `[S]`, `values` `[S]` or `[S, D]`, `targets_ns` `[T]` give values `[T]` or `[T, D]`. A
-    batch: `[B, S]`, `[B, S]` or `[B, S, D]`, and `[B, T]`, or `[T]` for all alike, give `[B, T]` or `[B, T, D]`.
-    Lists of arrays are trajectories of different lengths, and give lists.
+    One trajectory has `times_ns` `[S]`, `values` `[S]` or `[S, D]`, and `targets_ns` `[T]`; the result is `[T]` or `[T, D]`.
+    A batch has `[B, S]`, `[B, S]` or `[B, S, D]`, and `[B, T]`, or `[T]` for all rows; the result is `[B, T]` or `[B, T, D]`.
+    Lists of arrays are trajectories of different lengths, and the results are lists.
 
     Values that are not valid are NaN. Give another number as `invalid`, or None to keep the `fill_value` that the node
-    writes. With `groups`, a group that has a value keeps it.
+    writes. With `groups`, a group of channels that has a value keeps it, even if another group has none.
 
     Times are int64, ns, and ascend; values are float32, float64, float16 or bfloat16. The keys of the section `resample:`
     are keyword arguments, or in `config`, a dict or the path of a YAML file.
 
-    Arrays on a GPU are resampled there. Results are on the host for lists, and for host arrays with `device` `auto`, `cuda`
-    or `hip`. The argument `stream` is as in `fuse`.
+    Arrays on a GPU are resampled on that GPU. Host arrays may be resampled on `device`, and their results are on the host. The
+    results of lists are always on the host. The argument `stream` is as in `fuse`.
 
     Raises `ValueError` if times do not ascend, or a shape or the configuration is wrong, and `TypeError` if a type is wrong.
     """
@@ -399,34 +405,34 @@ def resample(
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A voxel grid of C channels."""
+    """Result of `voxelize`: a grid of X x Y x Z cells with C channels."""
 
     values: Array | None
-    """`dense`: `[C, X, Y, Z]`. `bits`: uint8 `[ceil(X * Y * Z / 8)]`, cell `i = (x * Y + y) * Z + z` is bit `i % 8`,
-    least significant first, of byte `i // 8`. `coo`: `None`."""
+    """Values of all cells. Layout `dense`: `[C, X, Y, Z]`. Layout `bits`: uint8 `[ceil(X * Y * Z / 8)]`, where cell
+    `i = (x * Y + y) * Z + z` is bit `i % 8`, least significant first, of byte `i // 8`. Layout `coo`: None."""
     coords: Array | None
-    """`coo`: int32 `[V, 3]`, x y z of the occupied cells, sorted by cell."""
+    """Indices x y z of the V occupied cells in the layout `coo`, int32 `[V, 3]`, sorted by cell; otherwise None."""
     features: Array | None
-    """`coo`: float32 `[V, C]`."""
+    """Values of the V occupied cells in the layout `coo`, float32 `[V, C]`; otherwise None."""
     counters: dict[str, int]
-    """`points_in` is the sum of `points_kept`, `dropped_nonfinite`, `dropped_outside` and `dropped_overflow`;
-    `saturated` values of a dense grid did not fit its type."""
+    """Numbers of points: `points_in` is the sum of `points_kept`, `dropped_nonfinite`, `dropped_outside` and `dropped_overflow`.
+    The counter `saturated` is the number of values of a dense grid that its type can't hold."""
     unusable: dict[str, int]
-    """Number of values of kept points that channels leave out, for each field beside x, y and z."""
+    """Number of values that channels leave out because they are NaN, infinite or out of bounds, for each field beside x, y, z."""
     channels: list[str]
-    """C names."""
+    """Names of the C channels, in the order of the values."""
     layout: str
-    """`dense`, `bits` or `coo`."""
+    """Layout of the grid: `dense`, `bits` or `coo`."""
     origin_m: tuple[float, float, float]
-    """The corner with the least coordinates, metres."""
+    """Corner of the grid with the smallest coordinates, x y z, metres."""
     voxel_size_m: tuple[float, float, float]
-    """The edges of a cell, metres."""
+    """Lengths of a cell's edges along x y z, metres."""
     shape: tuple[int, int, int]
-    """X, Y, Z."""
+    """Numbers of cells X, Y, Z."""
 
 
 Cloud = Array | Mapping[str, Array]
-"""An array `[N, C]`, or an array `[N]` for each field."""
+"""A point cloud of N points: an array `[N, C]`, or a dict of an array `[N]` for each field."""
 
 
 def voxelize(
@@ -452,11 +458,11 @@ def voxelize(
         grid.values                                     # [2, 200, 200, 40]
     ```
 
-    The C columns have the names `fields`, by default `x y z`. A list of clouds makes one grid. The argument `inputs` then
-    names the input of each cloud, whose `extrinsic` applies. If `config` is a dict, its key `inputs` may be left out for
-    clouds in the frame of the grid.
+    The C columns have the names `fields`, by default `x y z`. A list of clouds makes one grid. For a list, `inputs` names the
+    input of each cloud, whose `extrinsic` is applied to the cloud. If `config` is a dict and all clouds are in the frame of the
+    grid, its key `inputs` may be left out.
 
-    A cloud `[N, C]` on a GPU is voxelized there. The arguments `device` and `stream` are as in `resample`.
+    A cloud `[N, C]` on a GPU is voxelized on that GPU. The arguments `device` and `stream` are as in `resample`.
 
     Raises `ValueError` if a field is missing or the configuration is wrong, and `TypeError` if a type is wrong.
     """

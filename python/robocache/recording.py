@@ -1,4 +1,4 @@
-"""Recordings, and the windows of observations in them.
+"""Reads recordings: samples, messages, and the observations that the nodes made of them, as windows for training.
 
     recording = rc.Recording("out/recording")
     dataset = rc.RecordingDataset(recording, "robocache.yml")
@@ -30,37 +30,36 @@ from robocache.tensors import MessageTensor
 from robocache.voxels import Voxels
 
 Broken = Literal["refuse", "use"]
-"""Treatment of a stream that can't be read to its end."""
+"""Treatment of a stream that can't be read to its end: an error, or a warning and the readable part."""
 Order = Literal["arrival", "stamp"]
-"""The order in which the messages of a recording go in."""
+"""The order in which the messages of a recording reach the aligner."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordedMessage:
-    """One message of a recording."""
+    """One message of a recorded stream: stamp, payload and metadata."""
 
     timestamp_ns: int
-    """The capture time, ns."""
+    """Capture time of the message, ns."""
     columns: dict[str, np.ndarray]
-    """The columns of a struct, such as a cloud, by name; a tensor is a single column with the name ``""``."""
+    """Columns of the payload by name: those of a struct, such as a cloud, or the single column ``""`` of a tensor."""
     metadata: dict[str, Any]
-    """All metadata of the message, by key, as in an event of dora."""
+    """All metadata of the message by key, as in an event of dora."""
 
     @property
     def fields(self) -> list[str]:
-        """The names of a tensor's last axis, if it has any."""
+        """Names along the last axis of a tensor, such as x, y, z; empty if the message does not name them."""
         return list(self.metadata.get("fields", []))
 
     def observation(self, *, invalid: float | None = math.nan) -> Observation:
-        """The observation of a message of `fused`, of `observation`, or of an aligned stream, as `Observation.from_event` gave
-        it to a policy.
+        """Reads a message of `fused`, of `observation`, or of an aligned stream, as `Observation.from_event` reads it for a policy.
 
         Raises MessageError if the message is not an observation.
         """
         return Observation.from_message(self._payload(), self.metadata, invalid=invalid)
 
     def voxels(self) -> Voxels:
-        """The grid, as `Voxels.from_event` reads it. Raises MessageError if the message is not a grid."""
+        """Reads a voxel grid, as `Voxels.from_event` does. Raises MessageError if the message is not a grid."""
         return Voxels.from_message(self._payload(), self.metadata)
 
     def _payload(self) -> np.ndarray | dict[str, np.ndarray]:
@@ -68,13 +67,13 @@ class RecordedMessage:
 
 
 class RecordedMessages(Sequence[RecordedMessage]):
-    """The messages of a stream, in the order in which they were recorded. A message is loaded when it is asked for.
+    """The messages of a recorded stream, in the order of the recording. Each message is loaded when it is indexed.
 
         clouds = recording.messages("lidar")
         cloud = clouds[np.searchsorted(clouds.timestamps_ns, stamp_ns)]
 
-    The sequence can be pickled, and passed to workers that are forked or spawned, where the file is opened again. A message
-    that does not exist any more, because the file was cut off meanwhile, raises `ValueError`.
+    The sequence can be pickled, and passed to workers that are forked or spawned, where the file is opened again. If the file
+    was cut off or changed meanwhile, unpickling or loading a message raises `ValueError`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, broken: Broken = "refuse") -> None:
@@ -86,12 +85,12 @@ class RecordedMessages(Sequence[RecordedMessage]):
 
     @functools.cached_property
     def timestamps_ns(self) -> np.ndarray:
-        """The capture time of each message, int64 `[N]`."""
+        """Capture time of each message, int64 `[N]`, ns."""
         return np.from_dlpack(self._native.timestamps_ns)
 
     @functools.cached_property
     def arrivals_ns(self) -> np.ndarray | None:
-        """Arrival of each message, int64 `[N]`; None if the recording does not have it."""
+        """Time at which each message arrived at the recorder, int64 `[N]`, ns; None if the recording does not have arrivals."""
         arrivals = self._native.arrivals_ns
         return None if arrivals is None else np.from_dlpack(arrivals)
 
@@ -115,7 +114,7 @@ class RecordedMessages(Sequence[RecordedMessage]):
         return RecordedMessage(timestamp_ns, arrays, metadata)
 
     def _read(self, index: int) -> tuple[int, dict[str, Any], dict[str, np.ndarray]]:
-        """The stamp, the metadata and the columns of a message; a flat array in one dimension."""
+        """Loads the stamp, the metadata and the columns of a message. A tensor is a flat array here: its `shape` is not applied."""
         timestamp_ns, metadata, columns = self._native.message(index)
         take = taker(_HOST)
         arrays = {
@@ -125,7 +124,8 @@ class RecordedMessages(Sequence[RecordedMessage]):
         return timestamp_ns, metadata, arrays
 
     def attached(self, name: str, numbers: np.ndarray, age_ns: np.ndarray) -> Attached:
-        """The attached messages of a window, as in an observation. `numbers` has the number of each row's message, or -1."""
+        """Loads the messages attached to a window, as in an observation. The array `numbers` has the index of each row's message in
+        this sequence, or -1."""
         distinct = [int(number) for number in dict.fromkeys(numbers.tolist()) if number >= 0]
         place = {number: i for i, number in enumerate(distinct)}
         index = np.array([place.get(number, -1) for number in numbers.tolist()], np.int64)
@@ -146,14 +146,14 @@ class RecordedMessages(Sequence[RecordedMessage]):
 
 
 def _rows_of(arrays: dict[str, np.ndarray], shape: list[int], width: int) -> int:
-    """Number of rows of a struct, or of a flat array with `fields`, whose rows have `width` elements."""
+    """Returns the number of rows of a struct, or of a flat array whose rows have `width` elements."""
     if "" not in arrays:
         return len(next(iter(arrays.values())))
     return shape[0] if len(shape) > 1 else arrays[""].size // max(width, 1)
 
 
 def _reopened(path: str, count: int, checksum: int) -> RecordedMessages:
-    # The first opening warned of broken parts.
+    # Broken parts were warned of when the original was opened.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         messages = RecordedMessages(path, broken="use")
@@ -173,7 +173,7 @@ def _uses(broken: Broken) -> bool:
 
 
 class Recording:
-    """A folder that `robocache-record` or another program wrote, with a file for each stream.
+    """A recording: a folder with a file for each stream, which `robocache-record` or another program wrote.
 
     ```python
         recording = rc.Recording("out/recording")
@@ -183,10 +183,11 @@ class Recording:
         observations = recording.windows("robocache.yml")
     ```
 
-    Data are loaded only when they are asked for.
+    Samples and messages are loaded only when they are asked for.
 
     A stream that can't be read to its end, as after a crash or on a bad disk, raises `ValueError` when it is asked for. With
-    `broken="use"` its readable part is used, and a `UserWarning` names the rest. The method `problems()` lists all such parts.
+    `broken="use"` its readable part is used, and a `UserWarning` names the unreadable parts. The method `problems()` lists the
+    unreadable parts of all streams.
 
     Raises `FileNotFoundError` if the folder does not exist, and `ValueError` if it has no stream.
     """
@@ -199,20 +200,19 @@ class Recording:
             raise ValueError(f"{self.path}: no stream (needed: files NAME.arrow)")
 
     def __getitem__(self, stream: str) -> tuple[np.ndarray, np.ndarray]:
-        """All samples of a stream: their stamps, int64 `[S]`, ns, and values `[S, D]`, in the order in which they were
-        recorded. Rows that a node masked are left out. bfloat16 becomes uint16, its bits."""
+        """Reads all samples of a stream: stamps, int64 `[S]`, ns, and values `[S, D]`, in the order of the recording. Rows that a
+        node masked are left out. bfloat16 becomes uint16, its bits."""
         times, values = _native.read_samples(self._file(stream), self._uses_broken)
         take = taker(_HOST)
         return take(times), take(values)
 
     def messages(self, stream: str) -> RecordedMessages:
-        """The messages of a stream, such as clouds, as a sequence. Each message is loaded when it is asked for, in any
-        order."""
+        """Returns the messages of a stream, such as clouds, as a sequence that loads each message when it is indexed."""
         return RecordedMessages(self._file(stream), broken="use" if self._uses_broken else "refuse")
 
     def problems(self) -> list[str]:
-        """A line for each part that can't be read, in the words of `robocache info`; empty if everything can be read. Reads
-        every file."""
+        """Returns an error text for each part that can't be read, as `robocache info` prints it; empty if everything can be read.
+        Reads every file to its end."""
         return _native.recording_problems(os.fspath(self.path))
 
     def _file(self, stream: str) -> str:
@@ -232,19 +232,20 @@ class Recording:
         device: str | None = None,
         order: Order | None = None,
     ) -> Observations:
-        """Makes every observation that `robocache-fuse` made on the robot, in the form of `robocache.fuse`.
+        """Makes every observation that `robocache-fuse` made on the robot, with the result type of `robocache.fuse`.
 
-        By default messages go in by their arrival at the recorder, as with `order: arrival` of `robocache-replay` and in
-        `robocache try`. So a message that was late is late again, and a row has the attached message that was there.
+        By default the aligner gets messages in the order of their arrival at the recorder, as with `order: arrival` of
+        `robocache-replay` and in `robocache try`. So a message that was late on the robot is late again, and a row has the
+        attached message that it had on the robot.
 
-        Messages go in by their stamps if a stream has no arrivals, if all arrivals are the same time, or if they go back. To
-        choose, give `order="stamp"` or `order="arrival"`; the result has the order that was used as `order`.
+        The order is by stamp if a stream has no arrivals, if all arrivals are the same time, or if arrivals go back. To choose,
+        give `order="stamp"` or `order="arrival"`. The field `order` of the result has the order that was used.
 
-        The arguments `config`, `invalid` and `device` are as in `robocache.fuse`. If an input was recorded by another name,
-        `streams` has that name: `{"proprio": "arm_state"}`.
+        The arguments `config`, `invalid` and `device` are as in `robocache.fuse`. The dict `streams` has the recorded name of an
+        input that was recorded by another name: `{"proprio": "arm_state"}`.
 
-        If arrivals were recorded, a stream is warned of whose stamps are 0.1 s or more off from the stamps of other streams. From
-        1 s on it is refused with a `ValueError`. Streams that `allow_offset` names are taken as they are.
+        If arrivals were recorded, stamps that are 0.1 s or more off from the stamps of other streams cause a warning, and from 1 s
+        on a `ValueError`. Streams that `allow_offset` names are not checked.
 
         Observations wait for attached streams that were recorded. Their messages are in a `RecordingDataset`.
         """
@@ -284,7 +285,7 @@ class Recording:
 
 
 class Item(dict[str, Any]):
-    """An observation of a dataset: a dict of arrays, with the modalities and offsets of their columns."""
+    """One observation of a `RecordingDataset`, or several: a dict of arrays, which also knows the modalities of the columns."""
 
     modalities: tuple[str, ...]
     """M names, in the order of the columns."""
@@ -294,7 +295,7 @@ class Item(dict[str, Any]):
     """Number in entries that are not valid; None for the `fill_value` that the node writes."""
 
     def observation(self) -> Observation:
-        """The item as an `Observation`, as a policy gets it. Raises ValueError if the item is several observations."""
+        """Converts the item to an `Observation`, as a policy gets it. Raises ValueError if the item is several observations."""
         fused = self["fused"]
         if fused.ndim != 2:
             raise ValueError(f"there are {len(fused)} observations (allowed: one, such as dataset[7])")
@@ -318,22 +319,22 @@ class Item(dict[str, Any]):
 
 
 class RecordingDataset:
-    """The observations of a recording, one by one and in any order: a map-style dataset for PyTorch's `DataLoader`.
+    """The observations of a recording, by index: a map-style dataset for PyTorch's `DataLoader`.
 
         dataset = rc.RecordingDataset("out/recording", "robocache.yml")
         dataset[7]["fused"]             # [T, D]
         dataset[[7, 3, 12]]["fused"]    # [3, T, D]
 
     An item is a dict with `fused` `[T, D]`, `valid` bool `[T, M]`, `age_ns` int64 `[T, M]`, `timestamps_ns` int64 `[T]` and
-    `epoch`, as in `Recording.windows` and from the node. Values in `fused` that are not valid are NaN, unless `invalid` says
-    otherwise. The method `item.observation()` gives the `Observation`.
+    `epoch`, as in `Recording.windows` and from the node. Values in `fused` that are not valid are NaN, or the number `invalid`.
+    The method `item.observation()` gives the `Observation`.
 
     If the configuration attaches streams that were recorded, an item has `attached`, as an `Observation` does:
-    `dataset[7]["attached"]["grids"].at(-1)`. The messages are loaded with the item; several items at once have a list.
-    PyTorch's `default_collate` does not know these objects: give a `collate_fn`.
+    `dataset[7]["attached"]["grids"].at(-1)`. The messages are loaded with the item. For several items at once, `attached` is a
+    list. PyTorch's `default_collate` does not know these objects: give a `collate_fn`.
 
-    The `inputs` of a preset take an item as they take an observation, so that a policy is trained on what it gets on the
-    robot.
+    The function `inputs` of a preset takes an item like an observation, so that a policy is trained on the inputs that it gets
+    on the robot.
 
     The argument `order` is as in `Recording.windows`. If the recording is given as a path, `broken` is as in `Recording`.
 
@@ -376,7 +377,8 @@ class RecordingDataset:
         }
 
     def _runs(self) -> list[int]:
-        """Index of the first row of each window whose rows are consecutive, else -1."""
+        """Returns for each window the index of its first row among the distinct rows, if its rows follow one another there and can
+        be sliced; else -1."""
         rows = self._index.shape[1]
         is_run = (self._index == self._index[:, :1] + np.arange(rows)).all(axis=1)
         return np.where(is_run, self._index[:, 0], -1).tolist()
@@ -385,7 +387,7 @@ class RecordingDataset:
         return len(self._first)
 
     def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> Item:
-        """An observation. For several observations, each array has one more axis in front."""
+        """Returns the observation with an index, or several observations, whose arrays have one more axis in front."""
         if isinstance(item, tuple):
             item = list(item)
         try:
@@ -418,6 +420,6 @@ class RecordingDataset:
 
 
 _HOST = np.empty(0)
-# Metadata that describe an attached grid, cloud or tensor.
+# Metadata of a recorded message that describe an attached grid, cloud or tensor.
 _OWN_METADATA = ("channels", "fields", "origin_m", "voxel_size_m", "grid_shape", "frame_id", "dtype")
 _ROWS = ("valid", "age_ns", "timestamps_ns")

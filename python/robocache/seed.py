@@ -1,14 +1,14 @@
-"""The functions of the library from which robocache has its name, with their names and shapes.
+"""Replacements for the functions of the library after which robocache is named, with the same names and shapes.
 
-New code uses `robocache.resample` and `robocache.voxelize`, which give masks and counters beside the values, and
-`robocache.Chain`. Differences from that library:
+New code should use `robocache.resample` and `robocache.voxelize`, which give masks and counters beside the values, and
+`robocache.Chain`. Differences from the original library:
 
 - Times are float seconds, which are rounded to nanoseconds. After a few seconds float32 can't tell nanoseconds apart: use
   float64. Times that do not ascend are refused.
 - A sample with a NaN or an infinity is left out, and does not spread to its neighbours.
-- There is no fallback in PyTorch. The `backend` is `None`, for the device of the arrays, or `"cuda"`.
+- There is no fallback in PyTorch. The argument `backend` is `None`, for the device of the arrays, or `"cuda"`.
 - A robot is a chain of a URDF in place of a table of Denavit-Hartenberg parameters. The rotational rows of Jacobians are
-  computed, and not 0, and joints can be found for poses.
+  computed instead of 0, and there is inverse kinematics.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def resample_trajectories(
     *,
     clamp: bool = True,
 ) -> Array:
-    """Interpolates linearly: `[B, S, D]`, times `[B, S]` and targets `[B, T]` give `[B, T, D]`.
+    """Interpolates trajectories linearly: data `[B, S, D]`, times `[B, S]` and targets `[B, T]`, seconds, give `[B, T, D]`.
 
-    A target before the first sample or after the last sample has the value of that sample, as in the library; with
-    `clamp=False` it is 0. The mask `valid` of `robocache.resample` tells these targets apart.
+    A target before the first sample has the value of the first sample, and a target after the last sample that of the last, as
+    in the original library. With `clamp=False` both are 0. The mask `valid` of `robocache.resample` tells these targets apart.
 
     Raises `ValueError` if shapes do not fit or times do not ascend, and `TypeError` if a type is wrong.
     """
@@ -56,9 +56,9 @@ def fuse_multimodal(
     *,
     clamp: bool = True,
 ) -> Array:
-    """Three streams at common targets, side by side: `[B, T, D1 + D2 + D3]`. Each is resampled by `resample_trajectories`.
+    """Resamples three streams at common targets by `resample_trajectories`, and concatenates them: `[B, T, D1 + D2 + D3]`.
 
-    `robocache.fuse` takes any number of streams, each by a rule of its own, and makes the targets.
+    New code should use `robocache.fuse`, which takes any number of streams, each with its own interpolation, and makes the targets.
     """
     streams = ((stream1_data, stream1_times), (stream2_data, stream2_times), (stream3_data, stream3_times))
     parts = [resample_trajectories(data, times, target_times, None, backend, clamp=clamp) for data, times in streams]
@@ -74,10 +74,10 @@ def voxelize_pointcloud(
     mode: str = "occupancy",
     backend: str | None = None,
 ) -> Array:
-    """A dense grid of points `[N, 3]`: `[X, Y, Z]` of `occupancy` or `count`, `[X, Y, Z, F]` of the `mean` or `max`
-    of features `[N, F]`, float32. Empty cells are 0.
+    """Makes a dense grid of points `[N, 3]`, float32. The `mode` is `occupancy` or `count`, for `[X, Y, Z]`, or `mean` or `max` of
+    features `[N, F]`, for `[X, Y, Z, F]`. Empty cells are 0.
 
-    Points outside the grid are left out; in that library they count in the cell at the border.
+    Points outside the grid are left out; the original library counts them in the cell at the border.
     """
     if mode in ("occupancy", "count"):
         names: list[str] = []
@@ -102,17 +102,18 @@ def voxelize_pointcloud(
 
 
 def forward_kinematics(joint_positions: Array, chain: Chain, *, links: Sequence[str] | None = None) -> Array:
-    """Poses `[B, 7]` of joints `[B, n]`: x y z qx qy qz qw. The same as `chain.fk`."""
+    """Returns poses `[B, 7]`, x y z qx qy qz qw, for joints `[B, n]`. The same as `chain.fk`."""
     return chain.fk(joint_positions, links)
 
 
 def batch_jacobian(joint_positions: Array, chain: Chain, *, frame: str = "base") -> Array:
-    """Jacobians `[B, 6, n]` of joints `[B, n]`, by default in the axes of the base. The same as `chain.jacobian`."""
+    """Returns Jacobians `[B, 6, n]` at joints `[B, n]`, by default in the axes of the base. The same as `chain.jacobian`."""
     return chain.jacobian(joint_positions, frame)
 
 
 def inverse_kinematics(target_poses: Array, chain: Chain, initial_guess: Array | None = None, **choices: Any) -> JointAnswers:
-    """Joints for poses `[B, 7]`, with the first start `initial_guess`, `[n]` or `[B, n]`. It takes the keys of `chain.ik`."""
+    """Finds joints for poses `[B, 7]`. The search starts at `initial_guess`, `[n]` or `[B, n]`. Other arguments are those of
+    `chain.ik`."""
     return chain.ik(target_poses, initial_guess, **choices)
 
 
@@ -128,7 +129,7 @@ def convert_action_space(
     frame: str = "tool",
     step_ns: int | None = None,
 ) -> Array:
-    """Converts chunks of actions `[B, T, d]` to another space by `robocache.actions.convert`, which lists the spaces."""
+    """Converts chunks of actions `[B, T, d]` to another space. The same as `robocache.actions.convert`, which lists the spaces."""
     return actions.convert(
         action_chunks,
         kind=from_space,

@@ -1,4 +1,4 @@
-"""Sends arrays as messages with their stamps, without loss of a burst."""
+"""Sends arrays of any library as messages with stamps. A message that a receiver would refuse is refused here, with the reason."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from robocache import messages
 from robocache._arrays import described
 
 _OVERLAY = "DORA_ZENOH_CONFIG_OVERLAY"
-# NumPy's names of the types that a message can have.
+# Types that the values of a message can have, by NumPy's names.
 _DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-# Keys that dora uses by itself, and what to send in their place.
+# Metadata keys that dora uses itself, and the reasons why they can't be sent.
 _RESERVED = {"timestamp": "it takes the place of dora's own stamp: pass timestamp_ns"}
-# Greatest stamp that the nodes accept, ns.
+# Largest absolute stamp that the nodes accept, ns.
 _LARGEST_STAMP = 2**61
 _warned = False
 
 
 def wait_for_consumers() -> None:
-    """Makes dora's transport wait for a consumer that is busy, rather than drop messages of a burst.
+    """Makes dora wait for a busy consumer, rather than drop messages of a burst. Call it before `dora.Node()`.
 
         robocache.wait_for_consumers()      # before the node is made
         node = dora.Node()
 
-    By default dora silently drops messages that it can't hand over within 1 ms. The function does nothing if
-    DORA_ZENOH_CONFIG_OVERLAY or ZENOH_CONFIG is set. The `env:` of a dataflow can't replace it: dora ignores the variable
-    there.
+    By default dora silently drops messages that it can't hand over within 1 ms. The function sets the environment variable
+    DORA_ZENOH_CONFIG_OVERLAY, unless that variable or ZENOH_CONFIG is set already. The `env:` of a dataflow can't do the
+    same, since dora ignores the variable in `env:`.
     """
     if "ZENOH_CONFIG" not in os.environ:
         os.environ.setdefault(_OVERLAY, str(pathlib.Path(__file__).with_name("transport.json5")))
@@ -53,14 +53,14 @@ def send(
 
         robocache.send(node, "wrench", rows, timestamps_ns=stamps)      # [K, 6] with K stamps
 
-    The array is a NumPy array, a tensor of PyTorch on the CPU (bfloat16, too), an Arrow array, or another array that speaks
-    DLPack on the CPU. The names of its last axis are `fields`.
+    The array is a NumPy array, a tensor of PyTorch on the CPU (also bfloat16), an Arrow array, or another array that speaks
+    DLPack on the CPU. The argument `fields` names the entries of its last axis.
 
-    The time of measurement is `timestamp_ns`, ns. If rows have times of their own, `timestamps_ns`, it is by default the
-    newest of these.
+    The time of measurement is `timestamp_ns`. If each row has its own time, these are `timestamps_ns`, and the default of
+    `timestamp_ns` is the newest of them.
 
-    Other keywords are metadata, such as `frame_id` or `valid`. NumPy's numbers become Python's, since dora would turn them
-    into text.
+    Other keyword arguments are sent as metadata, such as `frame_id` or `valid`. NumPy's numbers become Python's numbers, since
+    dora would turn them into text.
 
     Raises TypeError or ValueError if the array is on another device, is not contiguous, or has a type that messages don't
     have. Stamps must be integers, one for each row.
@@ -77,7 +77,7 @@ def send(
             raise ValueError(
                 f"{output}: {len(fields)} fields for an array {list(values.shape)}, expected one each of the last axis"
             )
-    # The `valid` of an observation, with a flag for each row and modality, is sent as it is.
+    # The mask `valid` of an observation has a flag for each row and modality, and is sent unchanged.
     if np.size(metadata.get("valid", ())) and "modalities" not in metadata:
         metadata["valid"] = _valid(output, metadata["valid"], len(values) if timestamps_ns is not None else 1)
     _publish(node, output, _arrow(values), array_metadata, metadata)
@@ -92,12 +92,12 @@ def send_cloud(
     fields: Sequence[str] = ("x", "y", "z"),
     **metadata: Any,
 ) -> None:
-    """Publishes a point cloud.
+    """Publishes a point cloud that was measured at `timestamp_ns`.
 
         robocache.send_cloud(node, "lidar", points, timestamp_ns=stamp, fields=["x", "y", "z", "intensity"])
 
     The points are an array [N, C] with the columns `fields`, a dict of columns [N], each of any numeric type, or a structured
-    NumPy array. The fields x, y and z are in metres; `t_ns`, if present, counts from `timestamp_ns`.
+    NumPy array. The fields x, y and z are in metres. The optional field `t_ns` is the time of a point minus `timestamp_ns`.
     """
     names = getattr(getattr(points, "dtype", None), "names", None)
     if names:
@@ -124,7 +124,7 @@ def send_cloud(
 
 
 def drain(seconds: float = 0.5) -> None:
-    """Waits for messages in flight, which are lost if the process ends. Call it after the last message."""
+    """Sleeps while dora delivers messages that are in flight. Call it after the last message: the end of the process loses them."""
     time.sleep(seconds)
 
 
@@ -180,7 +180,7 @@ def _column(place: str, column: Any) -> np.ndarray:
 
 
 def _names(output: str, fields: Sequence[str]) -> list[str]:
-    """Checks names of columns, which must be different."""
+    """Returns the names of columns as a list. Raises an error unless they are text and distinct."""
     if isinstance(fields, str) or not all(isinstance(name, str) for name in fields):
         raise TypeError(f"{output}: fields are {fields!r}, expected a list of names")
     if len(set(fields)) != len(fields):
@@ -189,7 +189,7 @@ def _names(output: str, fields: Sequence[str]) -> list[str]:
 
 
 def _valid(output: str, valid: Any, samples: int) -> list[int]:
-    """The mask of an output's samples: 1 for a valid one, else 0."""
+    """Returns the mask `valid` as a list with a 1 or 0 for each sample. Raises ValueError if it has another length or value."""
     flags = np.asarray(valid)
     if flags.shape != (samples,) or not np.isin(flags, (0, 1)).all():
         raise ValueError(f"{output}: valid is {valid!r:.80}, expected 0 or 1 for each of {samples} samples")
@@ -203,7 +203,8 @@ def _require_axes(output: str, fields: Sequence[str]) -> None:
 
 
 def _host_array(output: str, array: Any) -> tuple[np.ndarray, str]:
-    """The values as a contiguous NumPy array of a type that messages have, and the name of that type."""
+    """Converts an array of any library to a contiguous NumPy array of a type that messages can have. Returns the array and the name
+    of its type: bfloat16 is returned as its bits."""
     torch, pyarrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
     if torch is not None and isinstance(array, torch.Tensor):
         if array.device.type != "cpu":
@@ -249,7 +250,7 @@ def _arrow(values: np.ndarray) -> Any:
 
 
 def _to_python(output: str, key: str, value: Any) -> Any:
-    """Converts a value of metadata to a type of Python: dora turns all others into text."""
+    """Converts a value of metadata to a built-in type of Python, since dora turns all other types into text."""
     if isinstance(value, np.generic):
         value = value.item()
     elif isinstance(value, np.ndarray):

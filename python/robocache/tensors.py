@@ -1,4 +1,7 @@
-"""Tensors of messages for NumPy, PyTorch, CuPy and other libraries that speak DLPack."""
+"""Tensors of messages for NumPy, PyTorch, CuPy and other libraries that speak DLPack.
+
+By default a tensor owns a copy. With `copy=False` it shows the received memory, read-only.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,22 @@ from robocache import messages
 from robocache._native import SlotPayload, Tensor, TornError
 from robocache.messages import MessageError
 
-# DLPack's numbers for NVIDIA GPUs and their legacy default stream.
+# Numbers of DLPack: the device kind of NVIDIA GPUs, and the legacy default stream.
 _CUDA, _LEGACY_STREAM = 2, 1
 
 
 class MessageTensor:
-    """A tensor of a message, and a context manager: after its end, no array can be taken from it.
+    """A tensor of a message. It is also a context manager: after the end of the `with`, no array can be taken from the tensor.
 
         with robocache.open_tensor(event) as tensor:
             tensor.torch()
 
-    Arrays that were taken before stay usable. NumPy does not know bfloat16: `numpy` widens it to float32, and every other
-    method hands on bfloat16.
+    Arrays that were taken before stay usable. NumPy does not know bfloat16, so the method `numpy` widens it to float32. All other
+    methods keep bfloat16.
 
-    With `copy=False` a payload of a ring is held as long as an array of it is used. Its producer still overwrites it if it
-    has no other slot. The end of the `with` raises TornError then. An array that is used longer may change silently.
+    With `copy=False` a payload of a ring is held as long as an array of it is used. If its producer has no other slot, the
+    producer overwrites the payload all the same. The end of the `with` then raises TornError. An array that is used after the
+    `with` may change silently.
     """
 
     def __init__(self, array: np.ndarray | Tensor, dtype: str | None = None, resident: SlotPayload | None = None):
@@ -61,13 +65,13 @@ class MessageTensor:
 
     @property
     def is_intact(self) -> bool:
-        """True if the values still are as they were published. False occurs only for a ring with `copy=False`: ask
-        after the use, and before the tensor is closed."""
+        """True if the values are still as they were published. Only a payload of a ring with `copy=False` can be False: ask after
+        the use, and before the tensor is closed."""
         self._open()
         return self._resident is None or self._resident.is_intact
 
     def close(self) -> None:
-        """Gives up the memory of the message. It is freed once no array that was taken from it is left."""
+        """Releases the memory of the message, which is freed with the last array that was taken from it."""
         self._array = self._resident = None
 
     def _open(self) -> np.ndarray | Tensor:
@@ -76,7 +80,7 @@ class MessageTensor:
         return self._array
 
     def numpy(self) -> np.ndarray:
-        """A NumPy array on the same memory; a copy if the tensor is on a device, or is bfloat16, which is widened to float32."""
+        """Returns a NumPy array of the same memory; a copy if the tensor is on a device, or is bfloat16, which becomes float32."""
         array = self._open()
         if isinstance(array, Tensor):
             array = messages.host_array(array)
@@ -85,13 +89,13 @@ class MessageTensor:
         return (array.astype(np.uint32) << 16).view(np.float32)
 
     def torch(self) -> Any:
-        """A `torch.Tensor` on the same memory. The program must have imported torch."""
+        """Returns a `torch.Tensor` of the same memory and device. The program must have imported torch."""
         torch, array = _imported("torch"), self._open()
         if not isinstance(array, Tensor):
             return torch.from_dlpack(self)
         kind, ordinal = array.__dlpack_device__()
         if kind == _CUDA:
-            # Given an object, `from_dlpack` finds the current stream in 80 us of Python if a process has just woken up.
+            # For an object, `from_dlpack` takes 80 us to find the current stream in a process that has just woken up.
             try:
                 stream = torch._C._cuda_getCurrentRawStream(ordinal)
                 return torch.from_dlpack(array.__dlpack__(stream=stream or _LEGACY_STREAM, max_version=(1, 0)))
@@ -100,8 +104,8 @@ class MessageTensor:
         return torch.from_dlpack(array)
 
     def cupy(self) -> Any:
-        """A `cupy.ndarray`: on the same memory if it is on a device, else a copy on the current device. The program must
-        have imported cupy."""
+        """Returns a `cupy.ndarray` of the same memory if the tensor is on a device, else of a copy on CuPy's current device. The
+        program must have imported cupy."""
         cupy = _imported("cupy")
         return cupy.asarray(self.numpy()) if self.device == "cpu" else cupy.from_dlpack(self)
 
@@ -131,16 +135,16 @@ class MessageTensor:
 
 
 def open_tensor(event: Mapping[str, Any], column: str | None = None, *, copy: bool = True) -> MessageTensor:
-    """The tensor of a message, in the shape that its metadata say.
+    """Opens the tensor of a message, in the shape that the metadata give.
 
         window = robocache.open_tensor(event).torch()
 
-    The values are as received: those of an observation that are not valid are its `fill_value`. (`Observation.tensor` has
-    NaN there.) By default they are copied, because an array that is held keeps the sender from using its memory again. With
-    `copy=False` they are the received memory, read-only.
+    The values are as received. Values of an observation that are not valid have the node's `fill_value`. (`Observation.tensor`
+    has NaN in their place.) By default the values are copied, because an array that is held keeps the sender from reusing its
+    memory. With `copy=False` they are the received memory, read-only.
 
-    If a payload has several columns, `column` names one. This is `fused` (the default) or an attached stream of an
-    `observation`, `coords` or `features` of a coo grid, or a field of a cloud.
+    If a payload has several columns, `column` names the column to open. It is `fused` (the default) or an attached stream of
+    an `observation`, `coords` or `features` of a coo grid, or a field of a cloud.
 
     Raises MessageError if the metadata contradict the payload.
     """
@@ -155,7 +159,7 @@ def open_tensor(event: Mapping[str, Any], column: str | None = None, *, copy: bo
         array, shape, dtype = messages.flat(value), "shape", "dtype"
     else:
         raise MessageError(f"the payload is a flat array, expected a struct with a column {column!r}")
-    # The `shape` of a grid of bits counts its cells, eight of which are a byte.
+    # The `shape` of a grid in the layout `bits` counts cells, of which a byte has eight.
     if not is_bits(array, metadata):
         array = array.reshape(messages.shape_of(metadata, shape, array))
     return MessageTensor(owned(array) if copy else array, messages.text(metadata, dtype))
@@ -177,21 +181,21 @@ def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> Mes
         try:
             tensor = tensor.reshape(dimensions)
         except (ValueError, OverflowError):
-            # The `shape` of a grid of bits counts its cells.
+            # The `shape` of a grid in the layout `bits` counts cells, not bytes.
             if "grid_shape" not in metadata:
                 raise MessageError(f"{shape} is {dimensions} for {math.prod(tensor.shape)} values") from None
     return MessageTensor(tensor, resident=None if copy else resident)
 
 
 def is_bits(array: np.ndarray, metadata: Mapping[str, Any]) -> bool:
-    """True if a payload is the bits of a voxel grid."""
+    """True if a payload may be a voxel grid in the layout `bits`: uint8, with one bit for each cell of `grid_shape`."""
     if array.dtype != np.uint8 or "grid_shape" not in metadata:
         return False
     return bool(array.size == -(-math.prod(messages.integers(metadata, "grid_shape").tolist()) // 8))
 
 
 def owned(array: np.ndarray) -> np.ndarray:
-    """A copy whose memory belongs to nobody else."""
+    """Copies an array to new memory in row-major order."""
     return np.array(array, order="C", copy=True)
 
 
@@ -203,7 +207,7 @@ def _imported(name: str) -> Any:
 
 
 def _retype(capsule: Any) -> None:
-    """Changes the type in a DLPack capsule from uint16 to bfloat16. The capsule is new, so nobody has read it yet."""
+    """Changes the type in a DLPack capsule from uint16 to bfloat16. The capsule must be new: nobody may have read it."""
     api = ctypes.pythonapi
     api.PyCapsule_IsValid.argtypes = api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p

@@ -1,4 +1,5 @@
-"""Voxel grids and point clouds of messages."""
+"""Voxel grids and point clouds, read from messages. A message that contradicts itself is refused with a MessageError: no cell is
+outside of its grid, and each point has every field."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _COUNTERS = ("points_in", "points_kept", "dropped_nonfinite", "dropped_outside",
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Voxels:
-    """A voxel grid in the layout of its message.
+    """A voxel grid of X x Y x Z cells with C channels, in the layout of its message.
 
     >>> grid = Voxels.from_event(event)
     >>> grid.dense()        # [C, X, Y, Z]
@@ -27,41 +28,42 @@ class Voxels:
     """
 
     layout: str
-    """`dense`, `bits` or `coo`."""
+    """Layout of the grid: `dense`, `bits` or `coo`."""
     channels: tuple[str, ...]
-    """The names of the C channels; `bits` has one, `occupancy`."""
+    """Names of the C channels, in the order of the values; a grid of `bits` has only `occupancy`."""
     grid_shape: tuple[int, int, int]
-    """X, Y, Z."""
+    """Numbers of cells X, Y, Z."""
     origin_m: tuple[float, float, float]
-    """The corner with the least coordinates, metres."""
+    """Corner of the grid with the smallest coordinates, x y z, metres."""
     voxel_size_m: tuple[float, float, float]
-    """The edges of a cell, metres."""
+    """Lengths of a cell's edges along x y z, metres."""
     timestamp_ns: int
     values: np.ndarray | None = None
-    """`dense`: [C, X, Y, Z]. `bits`: the bytes, uint8. bfloat16 is widened to float32."""
+    """Values of all cells. Layout `dense`: [C, X, Y, Z], bfloat16 widened to float32. Layout `bits`: uint8, eight cells in a byte.
+    Layout `coo`: None."""
     coords: np.ndarray | None = None
-    """`coo`: [V, 3] int32, sorted by cell."""
+    """Indices x y z of the V occupied cells in the layout `coo`, [V, 3] int32, sorted by cell; otherwise None."""
     features: np.ndarray | None = None
-    """`coo`: [V, C] float32."""
+    """Values of the V occupied cells in the layout `coo`, [V, C] float32; otherwise None."""
     counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """`points_in`, `points_kept`, `dropped_*` and `saturated`, as received. An attached grid has no counters."""
+    """Numbers of points by counter: `points_in`, `points_kept`, `dropped_*` and `saturated`. Empty for an attached grid."""
     unusable: tuple[int, ...] = ()
-    """Number of values of kept points that were left out, for each field that channels are computed from."""
+    """Number of values that channels left out, for each field beside x, y, z, in the order in which channels first name it."""
     inputs: tuple[str, ...] = ()
     inputs_valid: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
-    """True for each input of which a cloud is in the grid."""
+    """True for each of `inputs` whose cloud is in the grid."""
     inputs_age_ns: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    """`timestamp_ns` minus the stamp of the input's cloud, -1 if the grid has no cloud of the input."""
+    """Age of the cloud of each of `inputs`: `timestamp_ns` minus the stamp of the cloud, ns; -1 if its cloud is not in the grid."""
     frame_id: str | None = None
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], *, copy: bool = True) -> Voxels:
-        """Reads a message `voxels` of any layout; `copy=False` keeps the memory of the sender, read-only."""
+        """Reads an event with a message `voxels` of any layout. With `copy=False` arrays are the received memory, read-only."""
         return cls.from_message(*messages.parts(event), copy=copy)
 
     @classmethod
     def from_message(cls, value: Any, metadata: Mapping[str, Any], *, copy: bool = True) -> Voxels:
-        """Reads a payload, Arrow or NumPy, and its metadata, as `from_event` does."""
+        """Reads a payload and its metadata, as `from_event` does: an Arrow array, a NumPy array, or a dict of columns."""
         value, copy = messages.on_host(value, metadata, copy)
         if messages.is_columns(value):
             columns = messages.columns(value)
@@ -73,7 +75,7 @@ class Voxels:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Voxels:
-        """Makes a grid from the columns `coords` and `features`, or from one flat array by the name ``""``."""
+        """Makes a grid of the columns `coords` and `features`, or of one flat column with the name ``""``."""
         shape = tuple(int(n) for n in messages.integers(metadata, "grid_shape", 3))
         if min(shape) < 1:
             raise MessageError(f"grid_shape is {list(shape)}, expected 1 or more each")
@@ -97,7 +99,7 @@ class Voxels:
             coords = messages.rows("coords", columns["coords"], -1, 3)
             if coords.dtype.kind not in "iu":
                 raise MessageError(f"coords are {coords.dtype}, expected int32")
-            # NumPy counts from the other end of an axis if a number is negative.
+            # NumPy would take a negative index as counted from the end of an axis.
             outside = len(coords) and ((coords.min(axis=0) < 0) | (coords.max(axis=0) >= shape)).any()
             if outside:
                 first = coords[((coords < 0) | (coords >= shape)).any(axis=1)][0]
@@ -115,7 +117,7 @@ class Voxels:
         return cls(layout="dense", values=dense, **made)
 
     def dense(self) -> np.ndarray:
-        """The grid as [C, X, Y, Z]: as received, or float32 made from bits or coo. Cells without points are 0."""
+        """Returns the grid as [C, X, Y, Z]: values as received, or float32 made from `bits` or `coo`. Empty cells are 0."""
         if self.layout == "dense":
             assert self.values is not None
             return self.values
@@ -127,7 +129,7 @@ class Voxels:
         return grid
 
     def occupied(self) -> np.ndarray:
-        """The cells with points in them, [V, 3], x slowest."""
+        """Returns the indices x y z of the cells that have points, [V, 3], sorted with x slowest."""
         if self.layout == "coo":
             assert self.coords is not None
             return self.coords
@@ -141,12 +143,12 @@ class Voxels:
         )
 
     def centres_m(self) -> np.ndarray:
-        """The middles of the occupied cells, [V, 3] float64, metres."""
+        """Returns the centres of the occupied cells, [V, 3] float64, metres."""
         centres: np.ndarray = np.asarray(self.origin_m) + (self.occupied() + 0.5) * np.asarray(self.voxel_size_m)
         return centres
 
     def channel(self, name: str) -> np.ndarray:
-        """One channel as [X, Y, Z]."""
+        """Returns the channel `name` as [X, Y, Z]. Raises KeyError if the grid does not have it."""
         if name not in self.channels:
             raise KeyError(f"no channel {name!r}: channels are {list(self.channels)}")
         found: np.ndarray = self.dense()[self.channels.index(name)]
@@ -161,7 +163,7 @@ class Voxels:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cloud:
-    """A point cloud: a column [N] for each field, `x`, `y` and `z` in metres among them."""
+    """A point cloud of N points: a column [N] for each field. The fields `x`, `y` and `z`, in metres, are always there."""
 
     columns: Mapping[str, np.ndarray]
     timestamp_ns: int
@@ -177,12 +179,12 @@ class Cloud:
 
     @property
     def points_m(self) -> np.ndarray:
-        """x, y and z as [N, 3] float32."""
+        """Coordinates x, y, z of the points, [N, 3] float32, metres."""
         return np.stack([self.columns[axis] for axis in "xyz"], axis=1).astype(np.float32, copy=False)
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], *, copy: bool = True) -> Cloud:
-        """Reads a cloud in either form, a struct or a flat array [N, C] with `fields`."""
+        """Reads an event with a cloud: a struct with a column for each field, or a flat array [N, C] with `fields`."""
         value, metadata = messages.parts(event)
         value, copy = messages.on_host(value, metadata, copy)
         columns = messages.columns(value) if messages.is_columns(value) else {"": messages.flat(value)}
@@ -192,7 +194,7 @@ class Cloud:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Cloud:
-        """Makes a cloud from a column for each field, or from one flat array by the name ``""``."""
+        """Makes a cloud of a column for each field, or of one flat column with the name ``""``."""
         if "" in columns:
             fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
             flat = MessageTensor(columns[""], messages.text(metadata, "dtype")).numpy()

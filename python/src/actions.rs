@@ -1,4 +1,5 @@
-//! Conversions of actions over arrays.
+//! Conversion of chunks of actions in Python's arrays, such as poses to joints.
+//! If a chunk is refused there is no result at all, and the error names the same chunk whatever the number of threads.
 
 use crate::arrays::Arrays;
 use crate::kinematics::{Chain, Number, Rows, filled, with_type};
@@ -12,7 +13,8 @@ use robocache::kinematics::actions::{
     Conversion, ConversionConfig, ConversionError, DeltaFrame, Kind, RotationForm, StepError,
 };
 
-/// Converts chunks of actions, `[..., T, d]`. `reference` is `[r]` for all chunks, or `[..., r]` for each.
+/// Converts chunks of actions, `[..., T, d]`, from `kind` to `to`. The array `reference` is the state at the start of a chunk:
+/// `[r]` for all chunks or `[..., r]` for each. An error is raised if the conversion needs a reference and gets `None`.
 #[pyfunction]
 #[pyo3(signature = (actions, kind, to, reference, chain, rotation, to_rotation, frame, step_ns))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -83,21 +85,21 @@ pub fn convert_actions(
     with_type!(job.actions, job.run(py))
 }
 
-/// Largest distance from a pose at which joints are an answer, metres and radians.
+/// Tolerance of the inverse kinematics for float64 actions: largest distance between a wanted and a reached pose, m and rad.
 const TOLERANCE: f64 = 1e-8;
-/// The same tolerance for actions in float32, whose poses are rounded.
+/// Tolerance of the inverse kinematics for float32 actions, whose poses are rounded, m and rad.
 const SINGLE_TOLERANCE: f64 = 2e-6;
-/// Fewest chunks that a thread takes at a time. The calling thread converts this many or fewer by itself.
+/// Smallest number of chunks that a thread converts at a time. Up to this number, the calling thread converts all chunks itself.
 const CHUNKS_AT_A_TIME: usize = 16;
 
-/// A conversion with its arrays.
+/// One call of `convert_actions`: the conversion and its arrays.
 struct Job {
     conversion: Conversion,
     actions: Rows,
     reference: Option<Rows>,
-    /// Steps of a chunk.
+    /// Number of steps in a chunk, T.
     steps: usize,
-    /// Numbers of a step of the results.
+    /// Number of values in each step of the result.
     width: usize,
 }
 
@@ -150,7 +152,7 @@ impl Job {
         Ok(())
     }
 
-    /// Makes the exception for a refused chunk, which names the place in the array.
+    /// Makes the `ValueError` for a refused chunk, with its index in the caller's array `actions` or `reference`.
     fn refused(&self, chunk: usize, error: &StepError) -> PyErr {
         let (_, leading) = self.actions.leading().split_last().unwrap_or((&0, &[]));
         let mut rest = chunk;

@@ -1,4 +1,5 @@
-//! Array arguments of any library, taken by DLPack and copied only if necessary.
+//! Array arguments of any library, taken by DLPack. A host array is copied only if it has gaps, another order or no alignment,
+//! a device array never.
 
 use crate::dlpack::{self, Imported};
 use crate::element::{self, Element, Place};
@@ -11,7 +12,7 @@ use robocache::device::{Dtype, HostBuf, Primitive};
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// An array of the caller: row-major without gaps, on the host or on a device.
+/// An array argument of a Python call: row-major without gaps, on the host or on a device.
 ///
 /// A host array that has gaps, another order or no alignment is copied. A device array like that is refused, since its own
 /// library can copy it (`contiguous()`, `ascontiguousarray`).
@@ -23,7 +24,7 @@ pub struct Array {
     place: Place,
 }
 
-/// Owner of the memory of the elements.
+/// Owner of the memory in which the elements of an `Array` lie.
 enum Storage {
     Borrowed(Imported),
     Copied(HostBuf),
@@ -36,7 +37,8 @@ enum Storage {
 impl Memory for Array {}
 
 impl Array {
-    /// Takes `object` by DLPack. Its library makes `stream`, on which the elements are used, wait for them.
+    /// Takes `object` by DLPack; errors call the argument `name`. The library of `object` makes `stream` wait until the elements
+    /// are written; `None` for an array on the host.
     pub fn new(name: &dyn Display, object: &Bound<'_, PyAny>, place: Place, stream: Option<isize>) -> PyResult<Self> {
         let capsule = capsule_of(object, stream).or_else(|error| {
             let error = error.value(object.py());
@@ -56,7 +58,7 @@ impl Array {
         Self::of_imported(name, imported, place)
     }
 
-    /// Takes a tensor of this package, whose elements are ready.
+    /// Shares the memory of a tensor of this package, without DLPack: its elements are ready.
     pub fn of_own(tensor: &Tensor) -> Self {
         let part = tensor.part();
         Self {
@@ -71,7 +73,7 @@ impl Array {
         }
     }
 
-    /// The same array, with `copy` on the host as its elements.
+    /// Replaces the memory by `copy`, a copy of all elements on the host; shape and type stay.
     pub fn copied(self, copy: HostBuf) -> Self {
         Self {
             place: Place::Host,
@@ -117,7 +119,7 @@ impl Array {
             )));
         };
         copy.resize(bytes);
-        // The last axes that have no gaps are copied as one run.
+        // The innermost axes without gaps between them are copied as one run.
         let at_once =
             (0..=shape.len()).find(|&axis| self::is_contiguous(&shape[axis..], strides.get(axis..).unwrap_or(&[])));
         let (apart, at_once) = shape.split_at(at_once.unwrap_or(shape.len()));
@@ -134,27 +136,27 @@ impl Array {
         })
     }
 
-    /// The dimensions.
+    /// Dimensions of the array, outermost first; empty for a scalar.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Number of elements.
+    /// Number of elements: the product of the dimensions.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// The type of the elements.
+    /// Type of the array's elements.
     pub fn element(&self) -> Element {
         self.element
     }
 
-    /// Memory that holds the elements.
+    /// Memory that holds the elements: the host's, or a GPU's.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// The address of the first element.
+    /// Address of the first element, in the memory that `place` names.
     pub fn address(&self) -> u64 {
         match &self.memory {
             Storage::Borrowed(_) | Storage::Own { .. } => self.address,
@@ -162,7 +164,7 @@ impl Array {
         }
     }
 
-    /// The memory of the elements, without its owner.
+    /// Describes the memory of the elements: address, shape, type, place. The owner stays with the array.
     pub fn part(&self) -> Part {
         Part {
             address: self.address(),
@@ -182,10 +184,10 @@ impl Array {
         }
     }
 
-    /// The elements as bytes.
+    /// Bytes of all elements, in the byte order of this machine.
     ///
     /// # Panics
-    /// If they are not on the host.
+    /// If the elements are not on the host.
     pub fn bytes(&self) -> &[u8] {
         assert_eq!(self.place, Place::Host, "an array that is not on the host");
         // SAFETY: the array is on the host, without gaps. The caller must not write it meanwhile, as with any NumPy function
@@ -193,16 +195,16 @@ impl Array {
         unsafe { element::bytes(self.address(), self.len() * self.element.size()) }
     }
 
-    /// The elements.
+    /// Elements of the array, row-major.
     ///
     /// # Panics
-    /// If they are of another type, or not on the host.
+    /// If the elements are of another type than `T`, or not on the host.
     pub fn as_slice<T: Primitive>(&self) -> &[T] {
         assert_eq!(self.element, Element::Number(T::DTYPE), "elements of an array");
         bytemuck::cast_slice(self.bytes())
     }
 
-    /// Returns the type of the elements, and refuses types that are not allowed.
+    /// Returns the type of the elements; a `TypeError` that calls the argument `name` if the type is not in `allowed`.
     pub fn expect_dtype(&self, name: &dyn Display, allowed: &[Dtype]) -> PyResult<Dtype> {
         match self.element {
             Element::Number(dtype) if allowed.contains(&dtype) => Ok(dtype),
@@ -230,7 +232,7 @@ fn is_numpy(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.is_instance(&object.py().import("numpy")?.getattr("ndarray")?)
 }
 
-/// The exception for a NumPy array whose dtype does not exist in DLPack.
+/// Makes the `TypeError` for a NumPy array whose dtype does not exist in DLPack.
 fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
     let dtype = object.getattr("dtype").and_then(|dtype| dtype.str());
     let dtype = dtype.map_or_else(|_| "unknown".to_owned(), |dtype| dtype.to_string());
@@ -244,7 +246,7 @@ fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// Finds the memory that holds the elements of an argument. Refuses objects without DLPack, and masked arrays.
+/// Returns the memory that holds the elements of an argument. Refuses objects without DLPack, and masked arrays.
 pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place> {
     let Ok(method) = object.getattr("__dlpack_device__") else {
         return Err(PyTypeError::new_err(format!(
@@ -271,7 +273,7 @@ pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place
     }
 }
 
-/// Asks for a DLPack capsule of version 1.0, or else of an older version.
+/// Calls `__dlpack__` of an array for a capsule of DLPack 1.0; for an older capsule if its library does not know 1.0.
 fn capsule_of<'py>(object: &Bound<'py, PyAny>, stream: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let method = object.getattr("__dlpack__")?;
@@ -279,7 +281,7 @@ fn capsule_of<'py>(object: &Bound<'py, PyAny>, stream: Option<isize>) -> PyResul
     let with_version = arguments.copy()?;
     with_version.set_item("max_version", (1, 0))?;
     match method.call((), Some(&with_version)) {
-        // A library older than DLPack 1.0 does not know the argument.
+        // A library older than DLPack 1.0 does not know the argument `max_version`.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => method.call((), Some(&arguments)),
         result => result,
     }
@@ -300,10 +302,11 @@ fn is_contiguous(shape: &[usize], strides: &[i64]) -> bool {
     true
 }
 
-/// Copies a run of elements for each index of `shape`, in row-major order, each to the next slice of `to`.
+/// Copies runs of adjacent elements, one for each index of `shape` in row-major order, to the slices of `to`. `strides` count
+/// elements of `size` bytes.
 ///
 /// # Safety
-/// A run of elements must be at `address`, and at every offset from there that the shape and the strides give.
+/// A run of elements must lie at `address`, and at each offset from `address` that `shape` and `strides` give.
 unsafe fn gather<'a>(
     address: u64,
     shape: &[usize],

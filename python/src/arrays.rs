@@ -1,4 +1,4 @@
-//! The array arguments of a call.
+//! The array arguments of one Python call, which share one GPU stream: all that are on a device must be on the same device.
 
 use crate::array::{Array, place_of};
 use crate::element::Place;
@@ -11,15 +11,15 @@ use robocache::device::gpu::Kind;
 use std::cell::OnceCell;
 use std::fmt::Display;
 
-/// The arrays of a call. The first array that is on a device opens a stream there, on which the call works.
+/// The array arguments of one call. The first array on a device opens a stream on that device, on which the call works.
 pub struct Arrays {
-    /// The caller's stream whose work is waited for, by DLPack's numbering.
+    /// Stream of the caller whose work the call's stream waits for, by DLPack's numbering; `None` if there is nothing to wait for.
     after: Option<isize>,
     stream: OnceCell<DeviceStream>,
 }
 
 impl Arrays {
-    /// Starts without arrays. `after` is a stream of the device whose work is waited for, by DLPack's numbering.
+    /// Starts without arrays. The call's stream waits for the work in `after`, a stream of the caller by DLPack's numbering.
     pub fn new(after: Option<isize>) -> Self {
         Self {
             after,
@@ -27,7 +27,7 @@ impl Arrays {
         }
     }
 
-    /// Takes an argument in the memory where it is. Errors call it `name`.
+    /// Takes an array argument without moving it between host and device; errors call it `name`. Refuses a second device.
     pub fn take(&self, name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let own = object.cast_exact::<Tensor>().ok().map(Bound::get);
         let place = match own {
@@ -51,7 +51,7 @@ impl Arrays {
         }
     }
 
-    /// Takes an argument, and copies its elements to the host if they are on a device.
+    /// Takes an array argument, and copies its elements to the host if they are on a device; errors call it `name`.
     pub fn take_to_host(&self, name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let array = self.take(name, object)?;
         let Some(stream) = self.stream.get().filter(|_| array.place() != Place::Host) else {
@@ -72,7 +72,7 @@ impl Arrays {
         self.stream.get().ok_or_else(missing)
     }
 
-    /// The stream on the device of the arrays.
+    /// Returns the call's stream on the device of its arrays; an error if every array is on the host.
     pub fn into_stream(self) -> PyResult<DeviceStream> {
         let missing = || PyRuntimeError::new_err("no stream of a device");
         self.stream.into_inner().ok_or_else(missing)

@@ -1,28 +1,28 @@
-//! The form of a batch of trajectories, which its arrays must agree on.
+//! The sizes of a batch of trajectories, on which the arrays of times, values and targets must agree.
 
 use crate::array::Array;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use robocache::device::Dtype;
 
-/// Types that values may have.
+/// Types that the values of a trajectory may have.
 const FLOATS: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
-/// The form of a batch whose rows have equal numbers of samples and of targets.
+/// Sizes of a batch of trajectories. Each row is one trajectory; all rows have equal numbers of samples and of targets.
 pub struct BatchShape {
     /// Number of rows; `None` for one trajectory without an axis of rows.
     pub rows: Option<usize>,
     pub samples: usize,
     pub targets: usize,
-    /// Number of values in a sample; `None` for one value without an axis of its own.
+    /// Number of values in a sample; `None` if samples are single values and `values` has no axis for them.
     pub dim: Option<usize>,
-    /// True if all rows have the same targets.
+    /// True if `targets_ns` is `[T]`, for all rows.
     pub is_shared: bool,
     pub dtype: Dtype,
 }
 
 impl BatchShape {
-    /// Reads the form, and refuses arrays whose shapes or types do not fit together.
+    /// Reads the sizes of a batch from its arrays; refuses arrays whose shapes or types do not fit together.
     pub fn of(times: &Array, values: &Array, targets: &Array) -> PyResult<Self> {
         times.expect_dtype(&"times_ns", &[Dtype::Int64])?;
         targets.expect_dtype(&"targets_ns", &[Dtype::Int64])?;
@@ -67,17 +67,17 @@ impl BatchShape {
         })
     }
 
-    /// The shape of `valid`.
+    /// Shape of the mask `valid`: `[B, T]`, or `[T]` for one trajectory.
     pub fn valid_shape(&self) -> Vec<usize> {
         self.rows.into_iter().chain([self.targets]).collect()
     }
 
-    /// The shape of the resampled values.
+    /// Shape of the resampled values: `[B, T, D]`, without B for one trajectory and without D for single values.
     pub fn values_shape(&self) -> Vec<usize> {
         self.valid_shape().into_iter().chain(self.dim).collect()
     }
 
-    /// The targets of all rows, one row after the other.
+    /// Returns the targets of all rows, ns, concatenated; targets that all rows share are repeated for each row.
     pub fn spread(&self, targets: &[i64]) -> Vec<i64> {
         match self.is_shared {
             true => targets.repeat(self.rows.unwrap_or(1)),

@@ -1,4 +1,4 @@
-//! Kinematic chains over arrays that are on a GPU already.
+//! Kinematics of arrays that are on a GPU already. Each method waits for its kernels before it returns their tensors.
 
 use crate::element::Element;
 use crate::inverse::Answers;
@@ -11,7 +11,7 @@ use robocache::device::gpu::{DeviceBuf, DeviceFault, DeviceSlice};
 use robocache::kinematics::{Frame, Solver};
 use robocache::ops::kinematics::gpu::{DeviceAnswers, DeviceStarts, GpuModel, GpuSolver};
 
-/// Device memory of a result.
+/// Device memory of one result tensor, before the kernel has written it.
 struct Result {
     memory: DeviceBuf,
     element: Element,
@@ -19,7 +19,7 @@ struct Result {
 }
 
 impl Result {
-    /// Allocates a result with the dimensions of `rows`, followed by `tail`.
+    /// Allocates a result whose shape is the leading dimensions of `rows`, followed by the dimensions `tail`.
     fn new(stream: &DeviceStream, rows: &Rows, tail: &[usize], element: Element) -> PyResult<Self> {
         let shape: Vec<usize> = rows.leading().iter().chain(tail).copied().collect();
         let bytes = shape.iter().fold(element.size(), |bytes, &n| bytes.saturating_mul(n));
@@ -43,7 +43,8 @@ impl Result {
 }
 
 impl Chain {
-    /// Makes a result with `tail` numbers for each row of `q`. `launch` enqueues the kernel that writes it, and does not wait.
+    /// Computes a tensor with the dimensions `tail` for each row of `q`. `launch` gets the slices of `q` and of the result, and
+    /// enqueues a kernel without waiting for it.
     fn of_rows<R: Number>(
         &self,
         stream: &DeviceStream,
@@ -126,7 +127,7 @@ impl Chain {
         })
     }
 
-    /// Finds joints for each pose.
+    /// Inverse kinematics for each pose, on the GPU of `stream`.
     pub fn ik_on_device<R: Number>(
         &self,
         py: Python<'_>,
@@ -146,7 +147,7 @@ impl Chain {
         })
     }
 
-    /// Finds joints along trajectories of `length` poses.
+    /// Inverse kinematics along trajectories of `length` poses, on the GPU of `stream`. Returns the answers and `branch`.
     pub fn ik_path_on_device<R: Number>(
         &self,
         py: Python<'_>,
@@ -180,7 +181,7 @@ fn starts<'a>(stream: &DeviceStream, seeds: Option<&'a Rows>) -> PyResult<Device
     })
 }
 
-/// Device memory of the answers to poses.
+/// Device memory for the results of inverse kinematics, before they become `Answers`.
 struct JointResults {
     joints: Result,
     valid: Result,

@@ -1,4 +1,5 @@
-//! Point clouds as arguments, and the grids made from them.
+//! Point clouds as Python arguments, and the parts of the grids that are made from them.
+//! A cloud is checked when it is taken: each of its arrays has one entry per point.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -10,22 +11,22 @@ use robocache::device::Dtype;
 use robocache::ops::voxelize::{VoxelCounters, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message};
 
-/// A cloud as Python hands it over: its input, the names of its fields, and either one array `[N, C]` or an array `[N]`
-/// for each field.
+/// A cloud as Python passes it: the name of its input, the names of its fields, and its arrays. The arrays are one array
+/// `[N, C]`, or an array `[N]` for each field. The input may be `None` if the configuration has only one.
 pub type Given<'py> = (Option<String>, Vec<String>, Vec<Bound<'py, PyAny>>);
 
-/// A cloud whose arrays were taken and checked.
+/// A checked cloud: `points` points with the values of `fields`. `input` is the index of the input in the configuration.
 pub struct CloudArrays {
     pub input: usize,
     pub fields: Vec<String>,
     pub arrays: Vec<Array>,
     pub points: usize,
-    /// True if the cloud is one array `[N, C]`.
+    /// True if `arrays` is one array `[N, C]`, false if it is an array `[N]` for each field.
     pub is_tensor: bool,
 }
 
 impl CloudArrays {
-    /// Takes and checks the arrays of a cloud. Errors call it `name`.
+    /// Takes and checks the arrays of a cloud. Errors call the cloud `name`.
     pub fn take(name: &str, input: usize, given: &Given<'_>, arrays: &Arrays) -> PyResult<Self> {
         let (_, fields, objects) = given;
         let take = |object: &Bound<'_, PyAny>, name: String| -> PyResult<Array> {
@@ -76,13 +77,13 @@ impl CloudArrays {
         })
     }
 
-    /// Memory that holds the cloud; `None` if its arrays are in different places.
+    /// Memory that holds the cloud; `None` if its arrays are in different memories.
     pub fn place(&self) -> Option<Place> {
         let first = self.arrays.first()?.place();
         self.arrays.iter().all(|array| array.place() == first).then_some(first)
     }
 
-    /// The cloud, which must be on the host, as a message.
+    /// Copies the cloud, which must be on the host, to a message as a lidar node would send it, with the stamp 0.
     pub fn message(&self) -> Message {
         let column = |name: String, array: &Array| ColumnLayout {
             name: name.into(),
@@ -122,16 +123,18 @@ impl CloudArrays {
     }
 }
 
-/// A grid before it is handed to Python.
+/// A voxel grid and its counters, before they become the Python class `Grid`.
 pub struct GridParts {
-    /// The tensors `coords` and `features`, or `values` alone.
+    /// Tensors of the grid: `coords` and `features` in the layout `coo`, otherwise `values` alone.
     pub tensors: Vec<Tensor>,
     pub counters: VoxelCounters,
+    /// Number of values that were clamped to the range of the grid's type.
     pub saturated: u64,
+    /// Number of values that channels left out, by field.
     pub unusable: Vec<(String, u64)>,
 }
 
-/// The shape of a grid in the layouts `dense` and `bits`.
+/// Shape of the tensor `values` in the layouts `dense` (`[C, X, Y, Z]`) and `bits` (bytes).
 pub fn values_shape(config: &VoxelizeConfig) -> Vec<usize> {
     let [x, y, z] = config.shape;
     match config.layout {

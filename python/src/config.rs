@@ -1,4 +1,4 @@
-//! Configurations, read as the nodes read them.
+//! Configurations and the argument `device`, read as the nodes read them: the same YAML, checks and errors.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The text of a configuration, and the file that it came from.
+/// The YAML text of a configuration, and the path that errors name as its file.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Source {
@@ -17,7 +17,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Makes an operation from one section of the configuration.
+    /// Makes an operation by `make` from one section of the configuration. The other sections are ignored.
     pub fn build<T: 'static>(
         &self,
         section: &'static str,
@@ -37,7 +37,7 @@ impl Source {
             .ok_or_else(|| self.refused(section, "the section is not used"))
     }
 
-    /// The error for a wrong section.
+    /// Makes the error for a wrong section, with the file, the section and the problem.
     pub fn refused(&self, section: &str, problem: impl Into<String>) -> AppError {
         AppError::Config {
             file: self.file.clone().into(),
@@ -47,12 +47,12 @@ impl Source {
     }
 }
 
-/// The exception for a wrong configuration: names the file, the section, the key, the value and the allowed values.
+/// Makes the `ValueError` for a wrong configuration, with the text of `error`.
 pub fn refusal(error: AppError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Plugin that makes a value from a section, and keeps it in `made`.
+/// Plugin that calls `make` with a section of the configuration, and leaves the result in `made`.
 struct Section<T, F> {
     name: &'static str,
     make: F,
@@ -71,7 +71,7 @@ impl<T, F: Fn(&BuildContext<'_>) -> Result<T, AppError>> Plugin for Section<T, F
     }
 }
 
-/// Resolves the argument `device` to devices; `None` is the CPU.
+/// Resolves the argument `device`, such as "auto" or "cuda:0", to the devices on which an operation runs; `None` is the CPU.
 pub fn placement(device: Option<&str>) -> PyResult<Placement> {
     let choice = match device {
         None => DeviceChoice::Cpu,

@@ -1,4 +1,5 @@
-//! DLPack 1.0: its structs, and capsules of them.
+//! DLPack 1.0: its structs, and the Python capsules that pass a tensor to another library.
+//! Exactly one holder calls a tensor's deleter, exactly once: the consumer that renamed the capsule, else the capsule itself.
 //!
 //! See <https://dmlc.github.io/dlpack/latest/c_api.html>.
 
@@ -10,9 +11,9 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 pub const CPU: i32 = 1;
-/// Page-locked host memory of CUDA.
+/// Device kind `kDLCUDAHost`: page-locked host memory of CUDA.
 pub const CUDA_HOST: i32 = 3;
-/// Page-locked host memory of ROCm.
+/// Device kind `kDLROCMHost`: page-locked host memory of ROCm.
 pub const ROCM_HOST: i32 = 11;
 
 pub const READ_ONLY: u64 = 1;
@@ -22,11 +23,11 @@ const MAJOR: u32 = 1;
 
 const PLAIN: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
-/// Name of a capsule from which a consumer has taken the tensor. The consumer calls the deleter.
+/// Name of a capsule after a consumer took its tensor. The consumer, no longer the capsule, calls the tensor's deleter.
 const USED_PLAIN: &CStr = c"used_dltensor";
 const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 
-/// `DLDevice`.
+/// `DLDevice` of DLPack: the code of a kind of devices, such as 2 for CUDA, and a number among the devices of that kind.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DlDevice {
@@ -34,7 +35,7 @@ pub struct DlDevice {
     pub ordinal: i32,
 }
 
-/// `DLDataType`.
+/// `DLDataType` of DLPack: the type of an element. `code` is 0 for int, 1 for uint, 2 for float, 4 for bfloat, 6 for bool.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DlDataType {
@@ -43,7 +44,7 @@ pub struct DlDataType {
     pub lanes: u16,
 }
 
-/// `DLTensor`. Strides count elements.
+/// `DLTensor` of DLPack: a view of memory that does not own it. Strides count elements, not bytes.
 #[repr(C)]
 pub struct DlTensor {
     pub data: *mut c_void,
@@ -55,7 +56,7 @@ pub struct DlTensor {
     pub byte_offset: u64,
 }
 
-/// `DLManagedTensor`.
+/// `DLManagedTensor`: a tensor and its deleter, as before DLPack 1.0, without flags.
 #[repr(C)]
 struct Plain {
     tensor: DlTensor,
@@ -63,7 +64,7 @@ struct Plain {
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
-/// `DLManagedTensorVersioned`.
+/// `DLManagedTensorVersioned`: a tensor and its deleter, as of DLPack 1.0, with flags.
 #[repr(C)]
 struct Versioned {
     version: [u32; 2],
@@ -73,14 +74,14 @@ struct Versioned {
     tensor: DlTensor,
 }
 
-/// Data that a capsule keeps alive: the tensor's dimensions, and the owner of its memory.
+/// Data that an exported tensor keeps alive until its deleter is called: its dimensions, and the owner of its memory.
 pub struct Exported<O> {
     shape: Vec<i64>,
     strides: Vec<i64>,
     _owner: O,
 }
 
-/// A tensor to export in a capsule.
+/// A tensor to export in a capsule. `owner` is dropped when the consumer calls the deleter.
 pub struct Export<O> {
     pub data: *mut c_void,
     pub device: DlDevice,
@@ -91,7 +92,7 @@ pub struct Export<O> {
 }
 
 impl<O: Send + 'static> Export<O> {
-    /// Makes a capsule: of DLPack 1.0, which has flags, if `is_versioned`, else of the older form.
+    /// Makes a capsule of the tensor: of DLPack 1.0 with `flags` if `is_versioned`, else an older capsule without flags.
     pub fn into_capsule(self, py: Python<'_>, is_versioned: bool, flags: u64) -> PyResult<Bound<'_, PyAny>> {
         let mut exported = Box::new(Exported {
             shape: self.shape,
@@ -193,7 +194,7 @@ unsafe fn release_versioned(managed: *mut Versioned) {
     }
 }
 
-/// A tensor taken out of a capsule. Its deleter is called when it is dropped.
+/// A tensor of another library, taken out of its capsule. Dropping it calls the tensor's deleter.
 pub struct Imported(Managed);
 
 enum Managed {
@@ -201,10 +202,10 @@ enum Managed {
     Versioned(ManagedVersioned),
 }
 
-/// A tensor of the form without flags.
+/// Owner of a `DLManagedTensor`; dropping it calls the deleter.
 struct ManagedPlain(NonNull<Plain>);
 
-/// A tensor of the form with flags.
+/// Owner of a `DLManagedTensorVersioned`; dropping it calls the deleter.
 struct ManagedVersioned(NonNull<Versioned>);
 
 // SAFETY: DLPack lets every thread read a tensor and call its deleter.
@@ -227,7 +228,7 @@ impl Drop for ManagedVersioned {
 }
 
 impl Imported {
-    /// Takes the tensor out of a capsule of either form.
+    /// Takes the tensor out of a capsule, of DLPack 1.0 or older. An error if the tensor was taken already.
     pub fn from_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Self> {
         let object = capsule.cast::<PyCapsule>()?.as_ptr();
         // SAFETY: the name of the capsule tells the type of its pointer. Once it is renamed, its destructor leaves the tensor
@@ -257,7 +258,7 @@ impl Imported {
         ))
     }
 
-    /// The tensor's flags, such as [`READ_ONLY`]; 0 in the form without flags.
+    /// Flags of the tensor, such as [`READ_ONLY`]; 0 if its capsule is older than DLPack 1.0.
     pub fn flags(&self) -> u64 {
         match &self.0 {
             Managed::Plain(_) => 0,
@@ -266,7 +267,7 @@ impl Imported {
         }
     }
 
-    /// The tensor.
+    /// The view of the tensor's memory, valid while `self` lives.
     pub fn tensor(&self) -> &DlTensor {
         // SAFETY: the tensor lives until it is released.
         unsafe {
@@ -279,19 +280,19 @@ impl Imported {
 }
 
 impl DlTensor {
-    /// The dimensions.
+    /// Dimensions of the tensor, outermost first.
     pub fn shape(&self) -> &[i64] {
         // SAFETY: the shape has `ndim` dimensions, which live as long as the tensor.
         unsafe { dimensions(self.shape, self.ndim) }
     }
 
-    /// The strides, in elements; empty if the tensor is row-major without gaps.
+    /// Strides of the tensor, in elements, one for each dimension; empty if the tensor is row-major without gaps.
     pub fn strides(&self) -> &[i64] {
         // SAFETY: the strides are null, or there are `ndim` that live as long as the tensor.
         unsafe { dimensions(self.strides, self.ndim) }
     }
 
-    /// The address of the first element.
+    /// Address of the tensor's first element, on its device.
     pub fn address(&self) -> u64 {
         self.data as u64 + self.byte_offset
     }

@@ -1,4 +1,4 @@
-//! Types of an array's elements, and the memory in which they lie.
+//! The types of an array's elements, and the memory in which an array lies.
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -6,20 +6,20 @@ use robocache::device::Dtype;
 use robocache::device::gpu::Kind;
 use std::fmt;
 
-/// The type of an array's elements: a type of numbers, or booleans for masks.
+/// The type of an array's elements: a type of numbers, or booleans for masks. Each type has exactly one DLPack code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// A number.
+    /// Elements that are numbers of this type.
     Number(Dtype),
-    /// A byte that is 0 or 1.
+    /// Booleans of a mask, each a byte that is 0 or 1.
     Bool,
 }
 
 impl Element {
-    /// Stand-in for bfloat16 in a library that does not know it.
+    /// The type uint16, as which bfloat16 is shown to libraries that do not know bfloat16.
     pub const BITS: Self = Self::Number(Dtype::UInt16);
 
-    /// The name, such as `float32`.
+    /// Name of the type as NumPy writes it, such as `float32`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Number(dtype) => dtype.name(),
@@ -27,7 +27,7 @@ impl Element {
         }
     }
 
-    /// Bytes an element takes.
+    /// Size of one element, bytes.
     pub fn size(self) -> usize {
         match self {
             Self::Number(dtype) => dtype.size(),
@@ -35,7 +35,7 @@ impl Element {
         }
     }
 
-    /// DLPack's code and bits for the type.
+    /// Code of the type in DLPack, and the number of bits of an element.
     pub fn dlpack(self) -> (u8, u8) {
         let code = match self {
             Self::Bool => 6,
@@ -49,7 +49,7 @@ impl Element {
         (code, 8 * self.size() as u8)
     }
 
-    /// The type with this code and these bits in DLPack; `None` if it is not supported.
+    /// Returns the type with a code and a number of bits of DLPack; `None` if the type is not supported.
     pub fn from_dlpack(code: u8, bits: u8) -> Option<Self> {
         let numbers = Dtype::ALL.into_iter().map(Self::Number);
         numbers
@@ -64,12 +64,12 @@ impl From<Dtype> for Element {
     }
 }
 
-/// Memory that an array can be in.
+/// The memory in which an array lies. Displayed as `cpu`, `cuda:N` or `hip:N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Memory of the host.
+    /// Memory of the host, page-locked or not.
     Host,
-    /// Memory of the GPU with this kind and ordinal.
+    /// Memory of a GPU: CUDA or HIP, and the number of the GPU.
     Gpu(Kind, usize),
 }
 
@@ -83,9 +83,9 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Checks a stream by DLPack's numbering: `None` is the legacy default stream, -1 no stream, another number a handle. On
-    /// CUDA 1 is the legacy default and 2 the thread's default; 0 could be either, and is refused. On ROCm 0 is the default, and
-    /// 1 and 2 are refused.
+    /// Refuses a stream that DLPack does not allow for this memory: `None` is the default stream, -1 no stream, otherwise a handle.
+    /// CUDA has 1 for the legacy default stream and 2 for the thread's, and refuses the ambiguous 0. ROCm has 0 for the default
+    /// stream, and refuses 1 and 2. The host allows only `None`.
     pub fn check_stream(self, stream: Option<isize>) -> PyResult<()> {
         match (self, stream) {
             (_, None) | (Self::Gpu(Kind::Cuda, _), Some(-1 | 1..)) | (Self::Gpu(Kind::Hip, _), Some(-1 | 0 | 3..)) => {
@@ -104,7 +104,7 @@ impl Place {
     }
 }
 
-/// Views host memory as bytes. An empty slice is aligned to 8 bytes, so that it can be cast to any type of numbers.
+/// Returns `len` bytes of host memory. An empty slice is aligned to 8 bytes, so that it can be cast to any type of numbers.
 ///
 /// # Safety
 /// `len` bytes must be at `address`, and nobody may write them during `'a`.

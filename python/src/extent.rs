@@ -1,23 +1,26 @@
-//! Estimates the number and the size of the observations of some streams, before any observation is made.
+//! Estimates the number and the size of the observations of whole streams, before any observation is made.
+//! A run that would not fit into memory, for example after a clock jump, is refused before it allocates anything.
 
 use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 
-/// The stamps of one stream, in the order of input: of its samples, or of its messages, which may have several samples.
+/// The stamps of one stream, in the order in which the aligner gets them. There is a stamp for each sample of an array, or for
+/// each message of a recording. A message may hold several samples.
 pub struct Stamps<'a> {
     pub name: &'a str,
     pub stamps_ns: &'a [i64],
-    /// Times that set the order of input: the stamps, or the times of arrival.
+    /// Times by which the streams are merged, ns, one for each stamp: the stamps themselves, or the times of arrival.
     pub order_ns: &'a [i64],
-    /// Number of samples.
+    /// Number of samples of the stream. It is more than the length of `stamps_ns` if messages hold several samples.
     pub samples: usize,
 }
 
-/// The samples of all streams in the order of a replay. The stream whose next `order_ns` is the least comes next; of equal
-/// times, the stream whose name sorts first. The samples of one stream keep their order, even if these times go back.
+/// Merges the stamps of all streams in the order of a replay. Next is the stream whose next `order_ns` is the smallest; of equal
+/// times, the stream whose name sorts first. The stamps of one stream keep their order, even if their `order_ns` go back.
 pub struct Merge<'a> {
     streams: &'a [Stamps<'a>],
     /// Indices of the streams, sorted by name.
     order: Vec<usize>,
+    /// Index of the next stamp of each stream.
     next: Vec<usize>,
 }
 
@@ -34,7 +37,7 @@ impl<'a> Merge<'a> {
 }
 
 impl Iterator for Merge<'_> {
-    /// The indices of the stream and of its sample, and the stamp.
+    /// Index of the stream, index of the stamp in the stream, and the stamp, ns.
     type Item = (usize, usize, i64);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -42,7 +45,7 @@ impl Iterator for Merge<'_> {
             let time_ns = *self.streams[stream].order_ns.get(self.next[stream])?;
             Some((time_ns, stream))
         });
-        // Of equal times, this is the first in the order of names.
+        // `min_by_key` returns the first of equal times, in the order of names.
         let (_, stream) = heads.min_by_key(|&(time_ns, _)| time_ns)?;
         let at = self.next[stream];
         self.next[stream] += 1;
@@ -50,35 +53,38 @@ impl Iterator for Merge<'_> {
     }
 }
 
-/// The part of a configuration that sets the number and the size of observations.
+/// The settings of an aligner from which the number and the size of its observations can be estimated.
 pub struct ObservationEstimate {
-    /// The stream whose samples are the targets, and the places of the older rows of a window.
+    /// Index of the stream that triggers the observations, and the setting for the older rows of a window; `None` without such a
+    /// stream.
     trigger: Option<(usize, Rows)>,
-    /// Time between the observations of a grid, ns.
+    /// Period of the grid, ns, at least 1.
     period_ns: i64,
     window: usize,
     stride: usize,
     emit_every: usize,
-    /// Greatest step ahead of a stamp, for each stream. A greater step is a clock jump, after which the grid starts anew.
+    /// Largest step forward of the stamps, ns, for each stream; `None` for no limit. A larger step is a clock jump, after which the
+    /// grid starts anew.
     jump_ns: Vec<Option<i64>>,
-    /// Greatest step back of a stamp, for each stream. A greater step is a clock jump, a smaller one is out of order.
+    /// Largest step back of the stamps, ns, for each stream. A larger step back is a clock jump. A smaller step back is a sample
+    /// out of order.
     reset_ns: Vec<i64>,
-    /// Bytes of a row: its values, masks, ages and time, in all outputs.
+    /// Size of a row in all outputs, bytes: values, masks, ages and timestamp.
     row_bytes: usize,
 }
 
-/// The longest time without a sample.
+/// Longest time without a sample of any stream: the stamp before it and its length, ns.
 #[derive(Default)]
 struct Gap {
     from_ns: i64,
     ns: i64,
 }
 
-/// Greatest stamp that the nodes accept, ns.
+/// Largest absolute stamp that the nodes accept, ns.
 const LARGEST_STAMP: u64 = 1 << 61;
-/// Default `jump_ms` of a stream, if the configuration has `max_wait_ms`.
+/// Default of a stream's `jump_ms` if the configuration has `max_wait_ms`. Otherwise there is no limit by default.
 const JUMP_MS: f64 = 10_000.0;
-/// Default `reset_ms` of a stream.
+/// Default of a stream's `reset_ms`; `reorder_ms` if that is larger.
 const RESET_MS: f64 = 1000.0;
 
 impl ObservationEstimate {
@@ -119,8 +125,8 @@ impl ObservationEstimate {
         }
     }
 
-    /// Sums the steps ahead of `stamps` without clock jumps, ns, and finds the longest gap. Items are the index of a stream and a
-    /// stamp.
+    /// Sums the steps forward of `stamps`, ns, without clock jumps, and finds the longest gap. Items of `stamps` are the index of a
+    /// stream and a stamp.
     fn passed(&self, stamps: impl Iterator<Item = (usize, i64)>) -> (i128, Gap) {
         let (mut newest, mut passed, mut longest) = (None, 0_i128, Gap::default());
         for (stream, stamp_ns) in stamps {
@@ -146,7 +152,7 @@ impl ObservationEstimate {
         (passed, longest)
     }
 
-    /// Estimates, to within a few, the numbers of observations and of their distinct rows, and finds the longest gap.
+    /// Estimates the number of observations and the number of their distinct rows, and finds the longest gap in the streams.
     fn observations(&self, streams: &[Stamps<'_>]) -> (u64, u64, Gap) {
         let (together, longest) = self.passed(Merge::new(streams).map(|(stream, _, stamp_ns)| (stream, stamp_ns)));
         // In the order of arrival, stamps of streams with different clocks go back and forth, which adds up too much time.
@@ -176,8 +182,8 @@ impl ObservationEstimate {
         (observations, rows, longest)
     }
 
-    /// Estimates the numbers of observations and of their distinct rows; an error is the reason why they do not fit into
-    /// `most_bytes`. If `is_gathered`, each window has a copy of its rows, too.
+    /// Returns the estimated numbers of observations and of distinct rows; an error text if they need more than `most_bytes`.
+    /// With `is_gathered`, a copy of all windows, `[N, T, D]`, is counted as well.
     pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> Result<(usize, usize), String> {
         let (observations, rows, gap) = self.observations(streams);
         let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);

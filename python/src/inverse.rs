@@ -1,4 +1,5 @@
-//! Inverse kinematics over arrays.
+//! Inverse kinematics for arrays of poses: joints for each pose, all solutions of a pose, or joints along trajectories.
+//! A pose without a solution is not an error: `valid` is false.
 
 use crate::arrays::Arrays;
 use crate::element::Element;
@@ -11,10 +12,10 @@ use robocache::device::Dtype;
 use robocache::kinematics::{self, Answer, InverseError, Pose, Select, Solver, Task};
 use std::borrow::Cow;
 
-/// The tensors `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
+/// Tensors with a row for each pose: `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
 pub type Answers = (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor);
 
-/// Options of inverse kinematics. Only trajectories have a `max_joint_step`; `ik_all` ignores `select`.
+/// Options of inverse kinematics. Only `ik_path` uses `max_joint_step`, and `ik_all` ignores `select`.
 #[pyclass(frozen, module = "robocache._native")]
 pub struct InverseConfig(kinematics::InverseConfig);
 
@@ -53,7 +54,8 @@ impl InverseConfig {
     }
 }
 
-/// Finds joints for each of `poses`, `[..., 7]`. The start `seed` is `[n]` for all poses, or `[..., n]` for each.
+/// Finds joints for each of `poses`, `[..., 7]`. The search starts at the joints `seed`: `[n]` for all poses, or `[..., n]` for
+/// each; `None` is the middle of the limits.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik(
@@ -69,8 +71,8 @@ pub fn ik(
     with_type!(poses, chain.ik_of(py, arrays, &poses, seeds.as_ref(), config))
 }
 
-/// Finds all answers to each of `poses`, `[..., 7]`. The first start `seed` is `[n]` for all poses, or `[..., n]` for each. The
-/// results have an axis of starts after the leading axes.
+/// Finds joints for each of `poses`, `[..., 7]`, from every start of the search. The first start is `seed`: `[n]` for all poses, or
+/// `[..., n]` for each. The results have an axis of starts behind the axes of the poses.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik_all(
@@ -92,8 +94,8 @@ pub fn ik_all(
     with_type!(poses, chain.ik_all_of(py, &poses, seeds.as_ref(), config))
 }
 
-/// Finds joints along trajectories of poses, `[..., T, 7]`. The start `seed` is `[n]` for all trajectories, or `[..., n]` for
-/// each. Returns the answers and `branch`.
+/// Finds joints along trajectories of poses, `[..., T, 7]`. The search starts at the joints `seed`: `[n]` for all trajectories, or
+/// `[..., n]` for each. Returns the answers and `branch`, int64, for each pose.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik_path(
@@ -118,7 +120,7 @@ pub fn ik_path(
 }
 
 impl Chain {
-    /// Takes the starts: one row for all `poses`, or a row for each index of `leading`.
+    /// Takes the argument `seed`, from which the search starts: one row for all `poses`, or a row for each index of `leading`.
     fn take_seeds(
         &self,
         arrays: &Arrays,
@@ -208,7 +210,7 @@ impl Chain {
         Ok((self.tensors(poses, &[], joints, &answers)?, branches))
     }
 
-    /// Makes the tensors of the results. `places` are the dimensions of the answers to one pose.
+    /// Makes the result tensors. Behind the axes of `poses` they have the dimensions `places`: none, or the number of starts.
     fn tensors<R: Number>(
         &self,
         poses: &Rows,
@@ -238,12 +240,12 @@ fn take_poses(arrays: &Arrays, poses: &Bound<'_, PyAny>) -> PyResult<Rows> {
     Rows::take(arrays, "poses", poses, 7, "x y z qx qy qz qw")
 }
 
-/// The values of an argument as poses.
+/// Views the values of the argument `poses` as poses `x y z qx qy qz qw`.
 fn targets<R: Number>(poses: &Rows) -> &[Pose<R>] {
     poses.values::<R>().as_chunks().0
 }
 
-/// Returns a start for each of `count` targets or trajectories; a single start is repeated.
+/// Returns the joints from which each of `count` searches starts; a single row of `seeds` is repeated.
 fn spread<R: Number>(seeds: &Rows, count: usize) -> PyResult<Cow<'_, [R]>> {
     let values = seeds.values::<R>();
     if !seeds.leading().is_empty() {
@@ -256,7 +258,7 @@ fn spread<R: Number>(seeds: &Rows, count: usize) -> PyResult<Cow<'_, [R]>> {
     Ok(all.into())
 }
 
-/// Reads one number of each answer.
+/// Collects what `of` returns for each answer; `MemoryError` if there is not enough memory.
 fn of_answers<R, T: Clone + Default>(answers: &[Answer<R>], of: impl Fn(&Answer<R>) -> T) -> PyResult<Vec<T>> {
     let mut values = filled(T::default(), answers.len(), 1)?;
     for (value, answer) in values.iter_mut().zip(answers) {
@@ -276,7 +278,7 @@ fn task_of(task: &str) -> PyResult<Task> {
     }
 }
 
-/// Parses `select`. The solver does not know `all`: a trajectory goes on from one answer, and `ik_all` finds all of them.
+/// Parses `select`. "all" is not a value here: Python calls `ik_all` for it, and a trajectory needs a single answer.
 fn select_of(select: &str, is_path: bool) -> PyResult<Select> {
     match select {
         "first" => Ok(Select::First),
@@ -288,7 +290,7 @@ fn select_of(select: &str, is_path: bool) -> PyResult<Select> {
     }
 }
 
-/// Checks a number of seeds or steps; the solver checks its upper limit.
+/// Converts the option `name`, a number of seeds or iterations, and refuses negative numbers. The solver checks the limits.
 fn count<N: TryFrom<i64>>(name: &str, came: i64) -> PyResult<N> {
     let words = || PyValueError::new_err(format!("`{name}` is {came} (allowed: a number from 1 on)"));
     N::try_from(came).map_err(|_| words())

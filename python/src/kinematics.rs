@@ -1,4 +1,5 @@
-//! Kinematic chains over arrays: poses, Jacobians and velocities.
+//! Kinematic chains for Python's arrays: poses, Jacobians, velocities and manipulability.
+//! Results have the type of the argument, float32 or float64, and are in its memory; no array is copied between host and device.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-/// A kinematic chain of a robot, with a model for float32 and one for float64.
+/// A kinematic chain of a robot, with models that compute in float32 and in float64.
 #[pyclass(frozen, module = "robocache._native")]
 pub struct Chain {
     pub chain: kinematics::Chain,
@@ -24,9 +25,9 @@ pub struct Chain {
     double: Model<f64>,
 }
 
-/// A type of numbers that chains compute in.
+/// A type in which a chain can be computed: float32 or float64.
 pub trait Number: Real + Primitive {
-    /// The model of the chain in this type.
+    /// Returns the model of `chain` that computes in this type.
     fn model(chain: &Chain) -> &Model<Self>;
 }
 
@@ -42,7 +43,7 @@ impl Number for f64 {
     }
 }
 
-/// Calls a function that is generic over a [`Number`] with the type of an array's elements.
+/// Calls a method that is generic over a [`Number`], with the type of the elements of `$rows`.
 macro_rules! with_type {
     ($rows:expr, $this:ident.$function:ident($($argument:expr),*)) => {
         match $rows.dtype {
@@ -53,14 +54,14 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
-/// An argument of rows of values, `[..., width]`.
+/// An array argument whose last axis is a row of float32 or float64 values, `[..., width]`, such as joints or a pose.
 pub struct Rows {
     array: Array,
     pub dtype: Dtype,
 }
 
 impl Rows {
-    /// Takes an argument whose last axis has the length `width`. Errors say by `meaning` what lies along that axis.
+    /// Takes the argument `name`, and refuses another length of its last axis than `width`. Errors say that rows are `meaning`.
     pub fn take(arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>, width: usize, meaning: &str) -> PyResult<Self> {
         let rows = Self::take_any(arrays, name, object)?;
         if rows.shape().last() != Some(&width) {
@@ -72,7 +73,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Takes an argument whose rows may have any width.
+    /// Takes the argument `name`, float32 or float64, with rows of any width.
     pub fn take_any(arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let array = arrays.take(&name, object)?;
         let dtype = array.expect_dtype(&name, &[Dtype::Float32, Dtype::Float64])?;
@@ -84,7 +85,7 @@ impl Rows {
         Ok(Self { array, dtype })
     }
 
-    /// Refuses an argument that is not on the host, rather than copy it silently. `problem` says what a device does not do.
+    /// Refuses an argument that is not on the host, rather than copy it silently. `problem` is the end of the error text.
     pub fn expect_on_host(&self, name: &str, problem: &str) -> PyResult<()> {
         match self.array.place() {
             Place::Host => Ok(()),
@@ -95,7 +96,7 @@ impl Rows {
         }
     }
 
-    /// Refuses an argument that is not in the same memory as `first`.
+    /// Refuses an argument that is not in the memory of the argument `first`.
     pub fn expect_place_of(&self, name: &str, first_name: &str, first: &Self) -> PyResult<()> {
         let (place, first) = (self.array.place(), first.array.place());
         if place == first {
@@ -106,7 +107,8 @@ impl Rows {
         )))
     }
 
-    /// Refuses an argument that has neither one row for all `things` of the call nor a row for each index of `leading`.
+    /// Refuses an argument that has neither a single row nor a row for each index of the dimensions `leading`. `things` names in
+    /// errors what the rows are for.
     pub fn expect_for_each(&self, name: &str, things: &str, leading: &[usize]) -> PyResult<()> {
         if self.leading().is_empty() || self.leading() == leading {
             return Ok(());
@@ -124,51 +126,51 @@ impl Rows {
         )))
     }
 
-    /// The array.
+    /// The array that holds the rows.
     pub fn array(&self) -> &Array {
         &self.array
     }
 
-    /// True if the values are on a device.
+    /// True if the rows are in the memory of a GPU.
     pub fn is_on_device(&self) -> bool {
         self.array.place() != Place::Host
     }
 
-    /// All dimensions.
+    /// Dimensions of the array, those of the rows and last the width.
     pub fn shape(&self) -> &[usize] {
         self.array.shape()
     }
 
-    /// Length of the last axis.
+    /// Number of values in a row: the length of the last axis.
     pub fn width(&self) -> usize {
         self.shape().last().copied().unwrap_or(0)
     }
 
-    /// The dimensions of the rows, without the last axis.
+    /// Dimensions of the array without its last axis; empty if there is a single row.
     pub fn leading(&self) -> &[usize] {
         self.shape().split_last().map_or(&[], |(_, leading)| leading)
     }
 
-    /// Number of rows.
+    /// Number of rows: the product of the leading dimensions.
     pub fn count(&self) -> usize {
         self.leading().iter().product()
     }
 
-    /// The values.
+    /// Values of all rows, row-major.
     ///
     /// # Panics
-    /// If they are of another type, or not on the host.
+    /// If the values are of another type than `R`, or not on the host.
     pub fn values<R: Number>(&self) -> &[R] {
         self.array.as_slice()
     }
 
-    /// A tensor with `tail` numbers for each row.
+    /// Makes a result tensor of `memory` on the host: the leading dimensions of these rows, followed by `tail`.
     pub fn tensor<T: bytemuck::Pod + Send + Sync>(&self, memory: Vec<T>, tail: &[usize]) -> Tensor {
         let shape: Vec<usize> = self.leading().iter().chain(tail).copied().collect();
         Tensor::of_vec(memory, self.dtype, &shape)
     }
 
-    /// Refuses an argument whose type is not that of `first`.
+    /// Refuses an argument whose elements have another type than the argument `first`.
     pub fn expect_type_of(&self, name: &str, first_name: &str, first: &Self) -> PyResult<()> {
         if self.dtype == first.dtype {
             return Ok(());
@@ -180,7 +182,7 @@ impl Rows {
     }
 }
 
-/// Allocates `of_row` copies of `value` for each of `rows` rows; raises `MemoryError` if there is not enough memory.
+/// Allocates `rows * of_row` copies of `value`; `MemoryError` if there is not enough memory.
 pub fn filled<T: Clone>(value: T, rows: usize, of_row: usize) -> PyResult<Vec<T>> {
     let len = rows.saturating_mul(of_row);
     let mut values = Vec::new();
@@ -194,13 +196,13 @@ pub fn filled<T: Clone>(value: T, rows: usize, of_row: usize) -> PyResult<Vec<T>
     Ok(values)
 }
 
-/// Reads the text of a URDF file.
+/// Reads the text of a URDF file. Raises `OSError` if the file can't be read, and `ValueError` if it is not text.
 #[pyfunction]
 pub fn read_urdf(path: PathBuf) -> PyResult<String> {
     kinematics::Chain::read_text(&path).map_err(refusal)
 }
 
-/// The exception for a URDF that gives no chain.
+/// Makes the exception for a URDF that can't be read (`OSError`) or that gives no chain (`ValueError`).
 fn refusal(error: ChainError) -> PyErr {
     match &error {
         ChainError::Io { source, .. } if source.kind() != io::ErrorKind::InvalidData => {
@@ -256,7 +258,7 @@ impl Chain {
         self.chain.joints().iter().map(|joint| joint.name.as_str()).collect()
     }
 
-    /// The limits of each joint, float64 `[n, 2]`.
+    /// Lower and upper limit of each joint, rad or m, float64 `[n, 2]`.
     #[getter]
     fn limits(&self) -> Tensor {
         let limits: Vec<[f64; 2]> = self.chain.joints().iter().map(|joint| joint.limits).collect();
@@ -264,19 +266,20 @@ impl Chain {
         Tensor::of_vec(limits, Dtype::Float64, &shape)
     }
 
-    /// Names of the links from the base to the tip.
+    /// Names of the links, in order from the base to the tip.
     #[getter]
     fn link_names(&self) -> Vec<&str> {
         self.chain.links().collect()
     }
 
-    /// Warnings about peculiarities of the file.
+    /// Warnings about peculiarities of the URDF, one line each; empty if there are none.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.chain.warnings().to_vec()
     }
 
-    /// The pose of the tip, or of its tool, `[..., 7]`; with `links` the pose of each of these links, `[..., L, 7]`.
+    /// Poses x y z qx qy qz qw of the tip, or of its tool, in the frame of the base: `[..., 7]`. With `links`, poses of these
+    /// links, `[..., L, 7]`.
     #[pyo3(signature = (q, links=None))]
     fn fk(&self, py: Python<'_>, q: &Bound<'_, PyAny>, links: Option<Vec<String>>) -> PyResult<Tensor> {
         let arrays = Arrays::new(None);
@@ -289,7 +292,7 @@ impl Chain {
         with_type!(q, self.fk_of(py, &q, links.as_deref()))
     }
 
-    /// The Jacobian, `[..., 6, n]`.
+    /// Jacobians of the tip, `[..., 6, n]`: three linear rows, then three angular rows.
     fn jacobian(&self, py: Python<'_>, q: &Bound<'_, PyAny>, frame: &str) -> PyResult<Tensor> {
         let (frame, arrays) = (frame_of(frame)?, Arrays::new(None));
         let q = self.take_row_per_joint(&arrays, "q", q)?;
@@ -300,7 +303,7 @@ impl Chain {
         with_type!(q, self.jacobian_of(py, &q, frame))
     }
 
-    /// The velocity of the tip, `[..., 6]`.
+    /// Velocities of the tip for joint velocities `dq`, `[..., 6]`: linear (m/s), then angular (rad/s).
     fn velocity(&self, py: Python<'_>, q: &Bound<'_, PyAny>, dq: &Bound<'_, PyAny>, frame: &str) -> PyResult<Tensor> {
         let (frame, arrays) = (frame_of(frame)?, Arrays::new(None));
         let q = self.take_row_per_joint(&arrays, "q", q)?;
@@ -321,7 +324,7 @@ impl Chain {
         with_type!(q, self.velocity_of(py, &q, &dq, frame))
     }
 
-    /// The manipulability, `[...]`.
+    /// Yoshikawa's manipulability at the joints `q`, `[...]`; 0 at a singularity.
     fn manipulability(&self, py: Python<'_>, q: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         let arrays = Arrays::new(None);
         let q = self.take_row_per_joint(&arrays, "q", q)?;
@@ -334,12 +337,12 @@ impl Chain {
 }
 
 impl Chain {
-    /// Number of joints.
+    /// Number of joints in the chain.
     pub fn size(&self) -> usize {
         self.chain.joints().len()
     }
 
-    /// Takes an argument of rows with a value for each joint.
+    /// Takes the argument `name`, whose rows must have a value for each joint of the chain.
     pub fn take_row_per_joint(&self, arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Rows> {
         let names = self.joint_names().join(", ");
         Rows::take(
@@ -405,7 +408,7 @@ impl Chain {
     }
 }
 
-/// Makes the transform of a tool's pose. Refuses a quaternion whose norm is off by more than 1 %.
+/// Converts the pose of a tool, x y z qx qy qz qw, to a transform. Refuses a quaternion whose norm is off by more than 1 %.
 fn tool_of([x, y, z, rotation @ ..]: [f64; 7]) -> PyResult<RigidTransform<f64>> {
     let numbers = [x, y, z].into_iter().chain(rotation);
     if !(numbers.into_iter().all(f64::is_finite) && UNIT_NORMS.contains(&norm(rotation))) {

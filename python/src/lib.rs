@@ -1,4 +1,5 @@
-//! The native part of the Python package `robocache`.
+//! The native part of the Python package `robocache`, the module `robocache._native`. It is not a public interface: the package
+//! checks arguments and wraps results.
 
 mod actions;
 mod array;

@@ -1,4 +1,5 @@
-//! Align and fuse over whole streams.
+//! Align and fuse for whole streams, from arrays or from a recording. Observations have the same bits as those of the nodes. No
+//! observation is computed before an estimate says that all of them fit into memory.
 
 use crate::arrays::Arrays;
 use crate::config::{Source, placement, refusal};
@@ -17,39 +18,39 @@ use robocache::stream::{Message, Selection};
 use robocache::time::ms_to_ns;
 use std::collections::HashMap;
 
-/// The aligner of a section, with the facts that a run needs.
+/// The aligner of a configuration's section `align` or `fuse`, and the settings that a run needs beside it.
 struct SectionAligner {
     aligner: Aligner,
-    /// Inputs that the configuration attaches and the run leaves out.
+    /// Inputs of `attach:` that have no stream, and that the run leaves out.
     left_out: Vec<String>,
     estimate: ObservationEstimate,
-    /// Latency of each stream, ns.
+    /// `latency_ms` of each stream in ns: the modalities, then the attached streams.
     latencies: Vec<i64>,
-    /// Selection of each stream, as a node reads it.
+    /// Rules by which a node reads the stamp and the samples of a stream's message, for each stream.
     selections: Vec<Selection>,
 }
 
-/// Options of a run beside its configuration.
+/// Options of a run that are not in its configuration.
 struct RunOptions<'a> {
-    /// Most bytes that the observations may take.
+    /// Largest number of bytes that all observations may take.
     most_bytes: u64,
-    /// True if the windows are made, too, and not only their distinct rows.
+    /// True if Python will copy all windows, `[N, T, D]`, beside the distinct rows.
     is_gathered: bool,
-    /// Streams whose stamps may be off, by their input or their name.
+    /// Streams whose stamps are not checked against their arrivals, by input or by recorded name.
     allowed: &'a [String],
 }
 
 impl SectionAligner {
-    /// Makes the aligner of a section. Of the inputs that it attaches, only those in `kept` stay.
+    /// Makes the aligner of a section on `device`. Of the inputs that the section attaches, only those in `kept` stay.
     fn of(py: Python<'_>, source: &Source, section: &str, device: Option<&str>, kept: Vec<String>) -> PyResult<Self> {
         let placement = placement(device)?;
         let made = py.detach(|| made(source, section, placement, kept));
         made.map_err(refusal)
     }
 
-    /// Starts a run with memory for all observations of these streams, and collects facts about the streams. Arrivals are the
-    /// times at which a stream's messages arrived, if known. Refuses streams whose stamps are off, and more observations than
-    /// fit into memory.
+    /// Allocates a run for all observations of the streams, and collects warnings about the streams. `arrivals` are the times at
+    /// which the messages of a stream arrived, ns, if known. Refuses streams whose stamps are 1 s or more off, and more
+    /// observations than fit into memory.
     fn start(
         self,
         stamps: &[Stamps<'_>],
@@ -67,20 +68,20 @@ impl SectionAligner {
             by_arrival: false,
         };
         let most = self.estimate.check(stamps, asked.most_bytes, asked.is_gathered);
-        // The exception has the spans of the streams, too: Python looks there for the cause, such as a wrong unit.
+        // The exception also carries the spans of the streams, in which Python looks for the cause, such as a wrong unit.
         let most = most.map_err(|words| PyMemoryError::new_err((words, about.spans.clone())))?;
         Ok((Run::new(self.aligner, most)?, about))
     }
 }
 
-/// Makes the aligner of a section. Refuses triggers by request or timer: offline there are no requests or ticks.
+/// Makes the aligner of a section on the devices of `placement`. Refuses triggers by request or timer, which do not exist offline.
 fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>) -> Result<SectionAligner, AppError> {
     let is_split = section == "align";
     let name = if is_split { "align" } else { "fuse" };
     let made = source.build(name, placement, move |app| {
         let mut config: AlignConfig = app.config()?;
         let make = if is_split { Aligner::aligned } else { Aligner::fused };
-        // Checks the whole of `attach`, also the inputs that are left out below.
+        // Checks all of `attach`, including the inputs that are left out below.
         make(&config, app.placement()).map_err(|error| app.refused(&error))?;
         let (attach, left_out): (Vec<_>, Vec<_>) = std::mem::take(&mut config.attach)
             .into_iter()
@@ -108,9 +109,9 @@ fn made(source: &Source, section: &str, placement: Placement, kept: Vec<String>)
     Ok(made)
 }
 
-/// Judges the stamps of streams by their times of arrival, except for streams that are `allowed`. Items are the input, name,
-/// latency (ns), stamps and, if known, arrivals of a stream. Returns warnings of streams that are a little off; refuses streams
-/// that are further off.
+/// Compares the stamps of streams with their times of arrival, except for streams in `allowed`. Items of `streams` are the input,
+/// name, latency (ns), stamps and, if known, arrivals. Returns warnings about streams with a small offset; a `ValueError` for
+/// streams with a large offset.
 fn judge<'a>(
     streams: impl Iterator<Item = (&'a str, &'a str, i64, &'a [i64], Option<&'a [i64]>)>,
     allowed: &[String],
@@ -135,7 +136,7 @@ fn judge<'a>(
     }
 }
 
-/// Refuses a name in `allowed` that belongs to no stream.
+/// Refuses a name in the argument `allow_offset` that is not in `known`, the names of the streams.
 fn check_allowed<'a>(allowed: &[String], known: impl Iterator<Item = &'a str> + Clone) -> PyResult<()> {
     match allowed
         .iter()
@@ -154,8 +155,8 @@ fn check_allowed<'a>(allowed: &[String], known: impl Iterator<Item = &'a str> + 
     }
 }
 
-/// Runs `section`, align or fuse, over `(name, times_ns, values)` of each stream. `arrivals` are names of streams with their
-/// times of arrival.
+/// Runs `section`, align or fuse, over the samples of arrays: `(name, times_ns, values)` for each stream. `arrivals` are pairs of a
+/// stream's name and its times of arrival, ns. Returns the observations of each output.
 #[pyfunction]
 #[pyo3(signature = (section, streams, config, most_bytes, invalid, arrivals, allowed, device=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -244,8 +245,9 @@ pub fn observe(
     observed(py, run, &names, &about, invalid)
 }
 
-/// Runs fuse over a recording, whose streams are `recorded`. Inputs that were recorded by another name have that name in
-/// `streams`. Messages go in by the order `arrival` or `stamp`; `None` is the order of arrival if it is known, else of stamps.
+/// Runs fuse over the recording in the folder `path`, whose streams are `recorded`. An input that was recorded by another name
+/// has that name in `streams`. Messages reach the aligner in the order of `arrival` or of `stamp`, as `order` says. `None` is by
+/// arrival if all arrivals are known.
 #[pyfunction]
 #[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, invalid, allowed, device=None, uses_broken=false, order=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -263,7 +265,7 @@ pub fn observe_recording(
     uses_broken: bool,
     order: Option<&str>,
 ) -> PyResult<Vec<Observed>> {
-    // Attached inputs stay if they were recorded.
+    // Inputs of `attach:` stay if they were recorded.
     let renamed = streams.iter().filter(|(_, source)| recorded.contains(source));
     let kept = renamed.map(|(input, _)| input.clone());
     let kept = kept.chain(recorded.iter().filter(|name| !streams.contains_key(*name)).cloned());
@@ -321,7 +323,8 @@ pub fn observe_recording(
     observed(py, run, &sources, &about, invalid)
 }
 
-/// True if messages go in by their arrival: if `order` says so, or is `None` and the recording knows the order of arrival.
+/// True if messages reach the aligner in the order of their arrival: if `order` says so, or is `None` and all arrivals are known
+/// and in order. Refuses `arrival` if a stream does not have them.
 fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], path: &str) -> PyResult<bool> {
     let unknown = streams
         .iter()
@@ -341,8 +344,8 @@ fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], pat
     }
 }
 
-/// Reads the stamps of a recorded stream, ns, as a node would: those in the recording, unless they are to be read from the
-/// metadata of its messages.
+/// Reads the stamps of a recorded stream, ns, as a node would: from the index of the recording. They are read from the messages
+/// if the selection names a key of the metadata, or the first message was sent without a stamp.
 fn stamps_of(stream: &mut Indexed, selection: &Selection, name: &str, path: &str) -> PyResult<Vec<i64>> {
     let mut stamps = stream.timestamps_ns().to_vec();
     let mut message = Message::default();

@@ -1,4 +1,4 @@
-//! Observations as Python gets them.
+//! The Python class `Observed`, with all observations of a run. It has distinct rows and indices: Python makes windows of them.
 
 use crate::element::Element;
 use crate::extent::Stamps;
@@ -13,42 +13,42 @@ use robocache::device::Dtype;
 pub struct Observed {
     /// Names of the modalities, in the order of the columns.
     modalities: Vec<String>,
-    /// M + 1: modality m is columns `offsets[m]..offsets[m + 1]`.
+    /// Bounds of the modalities, M + 1 numbers: modality m is columns `offsets[m]..offsets[m + 1]`.
     offsets: Vec<i64>,
-    /// The rows, `[U, D]`.
+    /// Values of the U distinct rows, `[U, D]`.
     values: Py<Tensor>,
-    /// Validity masks of the rows, bool `[U, M]`.
+    /// Validity masks of the distinct rows, bool `[U, M]`.
     valid: Py<Tensor>,
-    /// Ages of the samples, ns, int64 `[U, M]`.
+    /// Time from the newest sample at or before a row's target to the target, ns, int64 `[U, M]`; -1 without such a sample.
     age_ns: Py<Tensor>,
-    /// Targets of the rows, ns, int64 `[U]`.
+    /// Targets of the distinct rows, ns, int64 `[U]`.
     timestamps_ns: Py<Tensor>,
-    /// Indices of the rows of each window, int64 `[N, T]`.
+    /// Indices of the distinct rows that make each window, oldest first, int64 `[N, T]`.
     index: Py<Tensor>,
-    /// Epochs of the observations, int64 `[N]`.
+    /// Epoch of each observation, which goes up by one at each clock jump, int64 `[N]`.
     epoch: Py<Tensor>,
-    /// Number of samples that came after their target was made, or sooner than `min_period_ms`.
+    /// Number of late samples: those that came after their target was made, or closer than `min_period_ms` to another sample.
     late_samples: i64,
-    /// Numbers of samples that could not be used, by modality and reason.
+    /// Number of samples that could not be used, for each pair of a modality and a reason that occurred.
     dropped: Vec<(String, &'static str, u64)>,
-    /// Inputs that the configuration attaches and the run left out.
+    /// Inputs of `attach:` that have no stream, and that the run left out.
     left_out: Vec<String>,
-    /// Attached streams: output and stream, then the number of each row's message and the time from the message to the row's
-    /// target, ns, both int64 `[N, T]`. A row without a message has -1.
+    /// Attached streams: the output, the stream, the index of each row's message in the stream, and the message's age at the row's
+    /// target, ns. Index and age are int64 `[N, T]`, -1 for a row without a message.
     attached: Vec<(String, String, Py<Tensor>, Py<Tensor>)>,
-    /// The [`Span`] of each stream with a stamp.
+    /// The [`Span`] of each stream that has a stamp.
     spans: Vec<Span>,
-    /// Warnings about streams whose stamps are off.
+    /// Warnings about streams whose stamps are off from the stamps of other streams, one line each.
     off: Vec<String>,
-    /// True if messages went in by their arrival, false if by their stamps.
+    /// True if messages reached the aligner in the order of their arrival, false if in the order of their stamps.
     by_arrival: bool,
 }
 
-/// The name of a stream, its least stamp, its greatest stamp, their number, and the number of stamps that are less than the stamp
-/// before. The last number is 0 unless the last stamp is less than the first. A message of several samples has one stamp.
+/// Name of a stream, its smallest stamp, its largest stamp, the number of stamps, and the number of stamps below their
+/// predecessor. The last number is 0 unless the last stamp is below the first. A message of several samples has one stamp.
 pub type Span = (String, i64, i64, usize, usize);
 
-/// Facts about streams beside their observations.
+/// Findings about the streams of a run, which become fields of [`Observed`].
 #[derive(Default)]
 pub struct StreamFacts {
     pub left_out: Vec<String>,
@@ -57,8 +57,8 @@ pub struct StreamFacts {
     pub by_arrival: bool,
 }
 
-/// Makes the observations of each output of a run, with `invalid` in place of values that are not valid. `sources` are the
-/// names of the streams.
+/// Makes an `Observed` for each output of a finished run. Values that are not valid become `invalid`; `None` keeps the
+/// `fill_value`. `sources` are the names of the streams.
 pub fn observed(
     py: Python<'_>,
     run: Run,
@@ -127,7 +127,7 @@ pub fn observed(
     Ok(observed)
 }
 
-/// The span of each stream that has a stamp.
+/// Returns the span of each stream; streams without a stamp have none.
 pub fn spans(streams: &[Stamps<'_>]) -> Vec<Span> {
     let spans = streams.iter().filter_map(|of| {
         let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);

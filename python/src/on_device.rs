@@ -1,4 +1,5 @@
-//! Operations on arrays that are on a GPU already.
+//! Resample and voxelize for arrays that are on a GPU already. The work is done when a function returns, so that its tensors are
+//! ready in any stream.
 
 use crate::array::Array;
 use crate::batch::BatchShape;
@@ -17,10 +18,10 @@ use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::time::is_stamp_in_range;
 use std::sync::{Arc, Mutex};
 
-/// The owner of a batch's grids.
+/// Owner of a grid's memory: a batch lives as long as a tensor shows one of its grids.
 impl Memory for Mutex<VoxelizeBatch> {}
 
-/// Resamples a batch on its device.
+/// Resamples a batch of trajectories on the device of `stream`, and returns the values and their mask.
 pub fn resample(
     stream: &DeviceStream,
     config: &ResampleConfig,
@@ -73,7 +74,7 @@ pub fn resample(
     ))
 }
 
-/// Checks on the host that times ascend, which the kernels rely on, and that they are in range.
+/// Copies the times to the host, and checks that they ascend in each row, which the kernels rely on, and are in range.
 fn check_times(stream: &DeviceStream, form: &BatchShape, times: &Array) -> PyResult<()> {
     let mut host = vec![0i64; times.len()];
     stream.fetch(times, bytemuck::cast_slice_mut(&mut host))?;
@@ -95,11 +96,11 @@ fn check_times(stream: &DeviceStream, form: &BatchShape, times: &Array) -> PyRes
     Ok(())
 }
 
-/// Makes the grid of a cloud `[N, C]` on its device.
+/// Makes the voxel grid of a cloud `[N, C]` on the device of `stream`.
 pub fn voxelize(stream: &DeviceStream, config: &VoxelizeConfig, cloud: &CloudArrays) -> PyResult<GridParts> {
     let array = &cloud.arrays[0];
     let (slice, dtype) = (stream.slice(array)?, dtype(array.element()));
-    // The engine reads clouds from its own memory, so the cloud is copied within the device.
+    // The voxelizer reads clouds from a `DeviceBuf`, so the cloud is copied within the device.
     let points = stream.memory(slice.bytes())?;
     // SAFETY: the array holds its elements until the stream is synchronized.
     unsafe { points.copy_from_slice(0, slice) }.map_err(failed)?;
@@ -112,7 +113,7 @@ pub fn voxelize(stream: &DeviceStream, config: &VoxelizeConfig, cloud: &CloudArr
     };
     let fields: Vec<DeviceField<'_>> = cloud.fields.iter().map(String::as_str).enumerate().map(field).collect();
     let made = grid_of(stream, config, &points, cloud.points, &fields);
-    // Waits for the copy, which may still be in flight if something failed.
+    // If making the grid failed, the copy may still be in flight.
     let done = stream.gpu.synchronize().map_err(failed);
     made.and_then(|made| done.map(|()| made))
 }
@@ -172,7 +173,7 @@ fn grid_of(
     })
 }
 
-/// Fields beside x, y and z that channels are computed from, in the order of their first use.
+/// Returns the fields beside x, y and z from which channels are computed, in the order of their first use.
 fn names_of_fields(config: &VoxelizeConfig) -> Vec<String> {
     let mut names = Vec::new();
     for channel in &config.channels {

@@ -1,4 +1,5 @@
-//! Python methods of a [`Tensor`]: DLPack, and a few more.
+//! The Python methods of [`Tensor`]: DLPack's protocol, copies between host and device, and views of the same memory.
+//! A read-only tensor is never handed out in a form that hides that it is read-only.
 
 use crate::arrays::Arrays;
 use crate::dlpack::{self, DlDevice};
@@ -13,7 +14,8 @@ use std::sync::Arc;
 
 #[pymethods]
 impl Tensor {
-    /// A DLPack capsule of the memory: versioned if the consumer takes DLPack 1.0.
+    /// Makes a DLPack capsule of the tensor, with flags if `max_version` is at least 1.0. With `copy=True` the capsule owns a copy,
+    /// on the host only. Refuses a `dl_device` other than the tensor's.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -60,13 +62,13 @@ impl Tensor {
             .into_capsule(py, is_versioned, flags)
     }
 
-    /// The device by DLPack's numbers: `(1, 0)` the host, `(2, n)` cuda:n, `(10, n)` hip:n.
+    /// Kind and number of the tensor's device in DLPack: `(1, 0)` is the host, `(2, n)` cuda:n, `(10, n)` hip:n.
     fn __dlpack_device__(&self) -> (i32, i32) {
         let DlDevice { kind, ordinal } = self.part().place.into();
         (kind, ordinal)
     }
 
-    /// Takes an array of another library. It is copied only if it is on the host and has gaps.
+    /// Makes a tensor of an array of another library. The elements are copied only if they are on the host and have gaps.
     #[staticmethod]
     fn from_dlpack(array: &Bound<'_, PyAny>) -> PyResult<Self> {
         let array = Arrays::new(None).take(&"array", array)?;
@@ -74,32 +76,32 @@ impl Tensor {
         Ok(unsafe { Self::new(array.part(), Arc::new(array)) })
     }
 
-    /// The dimensions.
+    /// Dimensions of the tensor, outermost first.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.part().shape)
     }
 
-    /// The type of the elements, such as `float32`.
+    /// Type of the tensor's elements, such as `float32`.
     #[getter]
     fn dtype(&self) -> &'static str {
         self.part().element.name()
     }
 
-    /// `cpu`, `cuda:N` or `hip:N`.
+    /// Device of the tensor: `cpu`, `cuda:N` or `hip:N`.
     #[getter]
     fn device(&self) -> String {
         self.part().place.to_string()
     }
 
-    /// The size of the elements, bytes.
+    /// Size of all elements, bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.part().bytes()
     }
 
-    /// Copies the tensor to `device`: from the host to `cuda:N` or `hip:N`, from a device to `cpu`. Returns the tensor itself if it
-    /// is there already.
+    /// Copies the tensor to `device`: from `cpu` to `cuda:N` or `hip:N`, or back. A tensor that is on `device` already is returned
+    /// itself.
     fn to<'py>(this: Bound<'py, Self>, device: &str) -> PyResult<Bound<'py, Self>> {
         let (py, tensor) = (this.py(), this.get());
         if tensor.part().place.to_string() == device {
@@ -124,8 +126,8 @@ impl Tensor {
         Bound::new(py, copy?)
     }
 
-    /// Writes a number to the elements of each span `[begin, end)` of a tensor that is on a device. Nobody else may use the tensor
-    /// yet.
+    /// Writes `number` to the elements of each span `[begin, end)` of a tensor on a device. The caller must be the only user of the
+    /// tensor.
     fn fill(&self, py: Python<'_>, spans: Vec<(usize, usize)>, number: f32) -> PyResult<()> {
         let Place::Gpu(kind, ordinal) = self.part().place else {
             return Err(PyValueError::new_err(
@@ -162,7 +164,7 @@ impl Tensor {
         py.detach(|| unsafe { DeviceStream::open(kind, ordinal, None)?.put(&pieces) })
     }
 
-    /// The same memory with its elements seen as uint16, since NumPy does not know bfloat16.
+    /// Returns a tensor of the same memory whose 16-bit elements have the type uint16, for NumPy, which does not know bfloat16.
     fn bits(&self) -> PyResult<Self> {
         match self.part().element.size() {
             2 => Ok(self.seen_as(Element::BITS, self.part().shape.clone())),
@@ -173,7 +175,7 @@ impl Tensor {
         }
     }
 
-    /// The same memory with other dimensions for the same number of elements.
+    /// Returns a tensor of the same memory with other dimensions, which must give the same number of elements.
     fn reshape(&self, shape: Vec<i64>) -> PyResult<Self> {
         let count = shape
             .iter()

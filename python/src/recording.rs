@@ -1,4 +1,5 @@
-//! The streams of a recording.
+//! Reading the streams of a recording: samples as arrays, or messages one by one. A broken part is never skipped silently: it is an
+//! error, or a warning if the caller asks for the rest.
 
 use crate::element::Element;
 use crate::tensor::Tensor;
@@ -12,7 +13,7 @@ use std::ffi::CString;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The exception for a recording that can't be read: `OSError` for an error of the system, else `ValueError`.
+/// Makes the exception for a recording that can't be read: `OSError` if the system failed, otherwise `ValueError`.
 pub fn unreadable(error: ReadError) -> PyErr {
     match &error {
         ReadError::Io { source, .. } => io::Error::new(source.kind(), error.to_string()).into(),
@@ -20,7 +21,8 @@ pub fn unreadable(error: ReadError) -> PyErr {
     }
 }
 
-/// Opens a stream by its file. A part that can't be read is an error, or with `uses_broken` a warning.
+/// Opens the stream in the file `path`. A part that can't be read is an error; with `uses_broken` a warning, and the part is left
+/// out.
 pub fn opened(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Indexed> {
     let (stream, problems) = py.detach(|| Indexed::open_readable(path)).map_err(unreadable)?;
     let Some(first) = problems.first() else {
@@ -40,13 +42,13 @@ pub fn opened(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Indexed
     Ok(stream)
 }
 
-/// The names of the streams in a folder.
+/// Names of the streams in the folder of a recording, sorted; `OSError` if the folder can't be read.
 #[pyfunction]
 pub fn recorded_streams(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     py.detach(|| recording::streams(path)).map_err(unreadable)
 }
 
-/// Parts of a recording that can't be read, a line for each.
+/// Errors of the parts of a recording that can't be read, one line each; empty if all can be read. Reads every file to its end.
 #[pyfunction]
 pub fn recording_problems(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     py.detach(|| {
@@ -63,7 +65,7 @@ pub fn recording_problems(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     })
 }
 
-/// Reads the samples of the stream in the file `path`: stamps, int64 `[S]`, and values `[S, D]`.
+/// Reads all samples of the stream in the file `path`: stamps, ns, int64 `[S]`, and values `[S, D]`. Clouds are refused.
 #[pyfunction]
 #[pyo3(signature = (path, uses_broken=false))]
 pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(Tensor, Tensor)> {
@@ -112,7 +114,7 @@ pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(
     ))
 }
 
-/// The messages of the stream in the file `path`, read in any order: stamp, columns and metadata.
+/// The messages of the stream in the file `path`. The index is read at once, a message only when it is asked for.
 #[pyclass(frozen, module = "robocache")]
 pub struct Messages {
     path: String,
@@ -135,7 +137,7 @@ impl Messages {
         self.stream().timestamps_ns().len()
     }
 
-    /// The stamps of all messages, int64 `[N]`.
+    /// Stamps of all messages, ns, int64 `[N]`, in the order of the recording.
     #[getter]
     fn timestamps_ns(&self) -> Tensor {
         let stream = self.stream();
@@ -143,7 +145,7 @@ impl Messages {
         Tensor::of_vec(stamps.to_vec(), Dtype::Int64, &[stamps.len()])
     }
 
-    /// Arrival of each message, int64 `[N]`; `None` if the recording does not have it.
+    /// Times at which the messages arrived at the recorder, ns, int64 `[N]`; `None` if the recording does not have them.
     #[getter]
     fn arrivals_ns(&self) -> Option<Tensor> {
         let stream = self.stream();
@@ -151,8 +153,8 @@ impl Messages {
         Some(Tensor::of_vec(arrivals.to_vec(), Dtype::Int64, &[arrivals.len()]))
     }
 
-    /// Reads `(timestamp_ns, metadata, columns)` of a message. The only column of a flat array has no name, and its type is the
-    /// `dtype` of the metadata; a column of text is a list.
+    /// Reads the message `index`, and returns `(timestamp_ns, metadata, columns)`. A flat array is a column with the name "", and
+    /// its type is the `dtype` of the metadata. A column of text is a list.
     fn message<'py>(&self, py: Python<'py>, index: usize) -> PyResult<(i64, Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let count = self.__len__();
         if index >= count {

@@ -1,4 +1,5 @@
-//! Resample over arrays.
+//! Resample for Python's arrays: one trajectory, a batch of equal lengths, or trajectories of different lengths. Arrays on a GPU
+//! are resampled there; the values have the same bits as on the host.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -14,13 +15,13 @@ use robocache::device::{Dtype, HostBuf, Placement};
 use robocache::ops::resample::{ResampleConfig, ResampleCounters, Resampler};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message, Payload};
 
-/// The tensors `values` and `valid`, and counters by name.
+/// The tensors `values` and `valid`, and pairs of a counter's name and its count.
 type Resampled = (Tensor, Tensor, Vec<(&'static str, Option<u64>)>);
 
-/// The answer to a batch: values, masks, and counters.
+/// Result of a batch on the host: the bytes of its values, a mask byte for each target, and the counters.
 type BatchResult = (HostBuf, HostBuf, ResampleCounters);
 
-/// The columns of a batch of trajectories, on the host.
+/// The columns of the message that asks for a batch, on the host: rows one after the other, with offsets where each row begins.
 #[derive(Default)]
 struct Batch {
     times: Vec<i64>,
@@ -95,7 +96,7 @@ impl Batch {
     }
 }
 
-/// Counters by name; `None` on a device, which does not count.
+/// Pairs counters with their names; counts are `None` if `counters` is, as on a device, which does not count.
 fn counted(counters: Option<ResampleCounters>) -> Vec<(&'static str, Option<u64>)> {
     vec![
         ("dropped_nonfinite", counters.map(|counters| counters.dropped_nonfinite)),
@@ -104,7 +105,7 @@ fn counted(counters: Option<ResampleCounters>) -> Vec<(&'static str, Option<u64>
     ]
 }
 
-/// Converts an offset to the 32 bits that Arrow's lists have for it.
+/// Converts an offset in the elements of an Arrow list to 32 bits; `ValueError` if it does not fit.
 fn end(elements: usize) -> PyResult<i32> {
     i32::try_from(elements).map_err(|_| {
         PyValueError::new_err(format!(
@@ -114,7 +115,7 @@ fn end(elements: usize) -> PyResult<i32> {
     })
 }
 
-/// Reads the section, with `invalid`, if it is given, in place of its `fill_value`.
+/// Reads the section `resample`, and replaces its `fill_value` by `invalid` unless that is `None`.
 fn config(source: &Source, invalid: Option<f32>) -> Result<ResampleConfig, robocache::app::AppError> {
     source.build("resample", Placement::cpu("a configuration"), move |app| {
         let mut config: ResampleConfig = app.config()?;
@@ -129,7 +130,8 @@ fn resampler(config: &ResampleConfig, source: &Source, device: Option<&str>) -> 
     made.map_err(|error| refusal(source.refused("resample", error.to_string())))
 }
 
-/// Resamples one trajectory, or a batch of trajectories with equal numbers of samples and of targets.
+/// Resamples one trajectory, or a batch of trajectories with equal numbers of samples and of targets. All arrays must be on one
+/// device.
 #[pyfunction]
 #[pyo3(signature = (times, values, targets, config, invalid, device=None, stream=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -181,8 +183,8 @@ pub fn resample(
     ))
 }
 
-/// Resamples trajectories of different lengths on the host: `(times, values, targets)` of each. The answers of all rows
-/// are concatenated, `[sum of T, D]`.
+/// Resamples trajectories of different lengths: `(times, values, targets)` for each. The results are on the host, those of all
+/// trajectories concatenated, `[sum of T, D]`.
 #[pyfunction]
 #[pyo3(signature = (rows, config, invalid, device=None))]
 pub fn resample_ragged(

@@ -1,4 +1,5 @@
-//! Payloads in rings of other processes.
+//! Payloads that other processes publish in rings of shared or GPU memory. An overwritten payload never passes for the one that
+//! was asked for: taking it raises `StaleError` or `TornError`, and `is_intact` tells afterwards.
 
 use crate::element::{Element, Place};
 use crate::stream::{address_of, lend};
@@ -40,25 +41,25 @@ create_exception!(
     "The process that published the payload is gone."
 );
 
-/// State with which a process reads rings.
+/// State that a process needs to read rings: its readers, and free buffers.
 struct ProcessState {
     pid: u32,
     readers: Mutex<Readers>,
-    /// Buffers for copies. A large buffer that is allocated anew has page faults, which take longer than the copy.
+    /// Free host buffers for copies of payloads. Page faults of a newly allocated large buffer take longer than the copy.
     free: Mutex<Vec<HostBuf>>,
 }
 
-/// Most free buffers that are kept: two, so that the next copy can be made while the last one is used.
+/// Largest number of free host buffers: two, so that the next copy can be made while the last copy is used.
 const MAX_FREE: usize = 2;
 
-/// State of this process, or of the process that it was forked from. It is never freed.
+/// State of this process, or of the process from which it was forked; null at first. A state is never freed.
 static PROCESS_STATE: AtomicPtr<ProcessState> = AtomicPtr::new(std::ptr::null_mut());
-/// Number of payloads that were copied.
+/// Number of payloads that this process copied out of rings.
 static COPIED: AtomicU64 = AtomicU64::new(0);
 
 impl Memory for RingPayload {}
 
-/// A copy of a payload on the host, in a buffer that is used again.
+/// A copy of a payload on the host. When it is dropped, its buffer returns to the free buffers.
 struct HostCopy(HostBuf);
 
 impl Memory for HostCopy {}
@@ -80,8 +81,8 @@ impl Drop for HostCopy {
     }
 }
 
-/// State of this process. A forked process leaves its parent's state alone: the rings lease the parent's slots, and a
-/// thread of the parent may have held a lock.
+/// Returns the state of this process, which is made at the first call. A forked process leaves its parent's state alone: its
+/// rings hold leases of the parent, and a thread of the parent may have held a lock.
 fn own() -> &'static ProcessState {
     let pid = std::process::id();
     let mut found = PROCESS_STATE.load(Ordering::Acquire);
@@ -108,22 +109,22 @@ fn own() -> &'static ProcessState {
     }
 }
 
-/// The rings that this process reads.
+/// Locks the readers of this process, with the rings that are open.
 fn readers() -> MutexGuard<'static, Readers> {
     locked(&own().readers)
 }
 
-/// The columns of a payload that was taken from a ring.
+/// A payload that was taken from a ring, and its columns: a copy, or the memory of the slot.
 #[pyclass(frozen, module = "robocache")]
 pub struct SlotPayload {
     columns: Vec<Column>,
     lent: Lent,
-    /// The slot that holds the payload; `None` if it was copied.
+    /// The lease of the slot that holds the payload; `None` if the payload was copied.
     taken: Option<Arc<RingPayload>>,
     is_copy: bool,
 }
 
-/// A column, and where it lies in the payload.
+/// A column of a payload: `at` is its offset in bytes, `offsets` the bytes of its row offsets, empty if rows are of equal length.
 struct Column {
     name: String,
     element: Element,
@@ -148,7 +149,7 @@ impl Column {
     }
 }
 
-/// Takes a payload from a ring: a copy, or the memory of its slot if `copy` is false.
+/// Takes the payload of `generation` from a slot of a ring: a copy, or the memory of the slot if `copy` is false.
 #[pyfunction]
 #[pyo3(signature = (ring, slot, generation, nbytes, *, copy=true))]
 pub fn take(
@@ -222,8 +223,8 @@ impl SlotPayload {
 
 #[pymethods]
 impl SlotPayload {
-    /// The elements of each column by its name: `[rows]`, `[rows, n]`, or concatenated if rows differ in length. The name of
-    /// a flat array is empty.
+    /// Tensors of the columns by name: `[rows]`, `[rows, n]`, or concatenated rows if rows differ in length. A flat array has the
+    /// name "".
     #[getter]
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let columns = PyDict::new(py);
@@ -236,27 +237,29 @@ impl SlotPayload {
         Ok(columns)
     }
 
-    /// `cpu`, `cuda:N` or `hip:N`.
+    /// Device that holds the payload: `cpu`, `cuda:N` or `hip:N`.
     #[getter]
     fn device(&self) -> String {
         self.lent.place.to_string()
     }
 
-    /// The offsets of the rows of a column; `None` unless rows differ in length.
+    /// Offsets of a column's rows in its elements, int32 `[rows + 1]`; `None` if the rows have equal lengths or the column does
+    /// not exist.
     fn offsets(&self, column: &str) -> Option<Tensor> {
         let column = self.columns.iter().find(|it| it.name == column)?;
         let Range { start, end } = column.offsets;
         (start < end).then(|| self.tensor(start, Dtype::Int32.into(), vec![((end - start) / 4) as i64]))
     }
 
-    /// True if the payload still is as it was published. A copy always is.
+    /// True if the producer has not overwritten the payload since it was taken. Always true for a copy.
     #[getter]
     fn is_intact(&self) -> bool {
         self.taken.as_ref().is_none_or(|taken| taken.is_intact())
     }
 }
 
-/// Numbers of payloads in this process: `taken`, `stale`, `torn` and `copied`.
+/// Numbers of payloads that this process took (`taken`), copied (`copied`), and found overwritten before (`stale`) or during
+/// (`torn`) reading.
 #[pyfunction]
 pub fn ring_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = py.detach(|| readers().counters());

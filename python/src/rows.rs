@@ -1,10 +1,11 @@
-//! The rows of observations: a row that several windows show is stored once.
+//! Stores the rows of overlapping windows once. Two windows share a row only if time, values, masks and ages have the same bits.
 
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::align::{Aligner, Masks};
 use std::collections::{HashMap, TryReserveError};
 
-/// The distinct rows of one output, in the order in which windows first show them.
+/// The distinct rows of one output of an aligner, in the order in which windows first contain them. `index` has the rows of each
+/// window.
 pub struct DistinctRows {
     pub output: usize,
     pub columns: usize,
@@ -14,13 +15,13 @@ pub struct DistinctRows {
     pub age_ns: Vec<i64>,
     pub times: Vec<i64>,
     pub index: Vec<i64>,
-    /// Index of the newest row of each time.
+    /// Index of the row that was stored last for each target. The key is the target, ns.
     newest: HashMap<i64, usize>,
     row_bytes: usize,
 }
 
 impl DistinctRows {
-    /// Makes an empty list with memory for `rows` rows and `observations` observations.
+    /// Reserves memory for `rows` distinct rows and the indices of `observations` windows; an error if there is not enough.
     pub fn new(aligner: &Aligner, output: usize, rows: usize, observations: usize) -> Result<Self, TryReserveError> {
         let of = &aligner.outputs()[output];
         let mut made = Self {
@@ -45,7 +46,7 @@ impl DistinctRows {
         Ok(made)
     }
 
-    /// Adds the rows of a window that are not stored yet, and the indices of all its rows to `index`.
+    /// Stores the rows of a window that are not stored yet, and appends the indices of all rows of the window to `index`.
     pub fn add(&mut self, window: &[u8], masks: &Masks) {
         for (row, &time) in masks.timestamps_ns.iter().enumerate() {
             let values = &window[row * self.row_bytes..][..self.row_bytes];
@@ -68,7 +69,7 @@ impl DistinctRows {
         }
     }
 
-    /// Writes a number in place of modalities that are not valid. Modality m is columns `offsets[m]..offsets[m + 1]`.
+    /// Writes `number` to the values of modalities that are not valid. Modality m is columns `offsets[m]..offsets[m + 1]`.
     pub fn fill(&mut self, offsets: &[i64], dtype: Dtype, number: f32) {
         let element = match dtype {
             Dtype::Float16 => half::f16::from_f32(number).to_le_bytes().to_vec(),
@@ -88,7 +89,7 @@ impl DistinctRows {
         }
     }
 
-    /// True if a row has these bits.
+    /// True if the stored row `row` has the bits of these values, masks and ages.
     fn is(&self, row: usize, values: &[u8], valid: &[i64], age_ns: &[i64]) -> bool {
         let masks = row * self.modalities..(row + 1) * self.modalities;
         self.values.bytes()[row * self.row_bytes..][..self.row_bytes] == *values

@@ -1,4 +1,5 @@
-//! A run of an aligner over whole streams.
+//! A run of an aligner over whole streams. Samples go in one by one and due targets come out in between, as in a node, so that the
+//! observations are the same.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -14,23 +15,23 @@ use robocache::stream::{Message, Selection};
 use std::collections::TryReserveError;
 use std::fmt::Display;
 
-/// An aligner, and its results so far.
+/// A run: an aligner, and the observations that it has made so far.
 pub struct Run {
     pub aligner: Aligner,
     pub rows: Vec<DistinctRows>,
     pub epochs: Vec<i64>,
     pub late_samples: i64,
-    /// Numbers of dropped samples or messages of each stream, by reason.
+    /// Numbers of dropped samples or messages for each stream, in the order of `REASONS`.
     pub dropped: Vec<[u64; REASONS.len()]>,
-    /// The attached messages, each stored as its number in the stream.
+    /// Attached messages that are held for later targets; each message is represented by its index in the stream.
     attached: Attached<usize>,
-    /// The number of each row's message and its age, for each attached stream.
+    /// Indices of each row's message, and ages of the messages at the row's target, ns, for each attached stream; -1 for none.
     pub members: Vec<[Vec<i64>; 2]>,
-    /// Buffer for the window that is added.
+    /// Buffer for the bytes of one window.
     window: Vec<u8>,
 }
 
-/// Reasons for which samples and messages are dropped.
+/// Reasons for which samples and messages are dropped, as Python names them.
 pub const REASONS: [&str; 5] = [
     "nonfinite",
     "no_rotation",
@@ -39,10 +40,10 @@ pub const REASONS: [&str; 5] = [
     "max_held_mb",
 ];
 
-/// Bytes that an attached message takes in a node beside its payload.
+/// Bytes that a node counts against `max_held_mb` for an attached message, beside its payload.
 const OVERHEAD: usize = 4096;
 
-/// The samples of one stream.
+/// Samples of one stream as arrays on the host: stamps, int64 `[S]`, ns, and values `[S, dim]`.
 pub struct Samples {
     pub name: String,
     pub times: Array,
@@ -52,7 +53,7 @@ pub struct Samples {
 }
 
 impl Run {
-    /// Reserves memory for all observations and rows, so that nothing is allocated on the way.
+    /// Reserves memory for the estimated numbers of observations and rows; `MemoryError` if there is not enough.
     pub fn new(aligner: Aligner, (observations, rows): (usize, usize)) -> PyResult<Self> {
         let missing = |error: TryReserveError| {
             PyMemoryError::new_err(format!("{observations} observations with {rows} rows: {error}"))
@@ -74,7 +75,8 @@ impl Run {
         })
     }
 
-    /// Counts a sample that was dropped, and takes the observations that are due.
+    /// Counts the sample of the stream `modality` as dropped if `pushed` says so, and stores the observations that are due. Errors
+    /// of a device end the run.
     fn pushed(&mut self, modality: usize, pushed: Result<PushOutcome, PushError>) -> PyResult<()> {
         match pushed {
             Ok(_) => {}
@@ -93,7 +95,7 @@ impl Run {
         self.take_due()
     }
 
-    /// Adds a message of an attached stream, and takes the observations that are due.
+    /// Adds the message with the index `number` of an attached stream, and stores the observations that are due.
     fn attach(&mut self, stream: usize, number: usize, message: &Message) -> PyResult<()> {
         let bytes = message.bytes() + OVERHEAD;
         let arrival = self
@@ -138,7 +140,7 @@ impl Run {
         }
     }
 
-    /// Closes the streams one after the other, as the inputs of a node end, and takes the observations that waited for more
+    /// Closes the streams one after the other, as the inputs of a node end, and stores the observations that waited for later
     /// samples.
     fn finish(&mut self) -> PyResult<()> {
         for stream in 0..self.aligner.timeline().inputs().count() {
@@ -152,7 +154,7 @@ impl Run {
         Ok(())
     }
 
-    /// Runs over the samples of arrays, in the order of their `stamps`.
+    /// Pushes the samples of all arrays, merged by `stamps`, and finishes the run.
     pub fn over_arrays(&mut self, streams: &[Samples], stamps: &[Stamps<'_>]) -> PyResult<()> {
         for (modality, at, stamp_ns) in Merge::new(stamps) {
             let samples = &streams[modality];
@@ -164,7 +166,7 @@ impl Run {
         self.finish()
     }
 
-    /// Runs over the messages of recorded streams, in the order of their `stamps`.
+    /// Pushes the messages of all recorded streams, merged by `stamps`, and finishes the run. Errors name the recording `path`.
     pub fn over_messages(
         &mut self,
         streams: &mut [Indexed],
@@ -197,7 +199,7 @@ impl Run {
 }
 
 impl Samples {
-    /// Takes the arrays of a stream whose samples have `dim` values.
+    /// Takes the arrays of the stream `name` to the host, and checks their shapes: samples must have `dim` values.
     pub fn new(
         name: &str,
         times: &Bound<'_, PyAny>,

@@ -1,4 +1,5 @@
-//! GPU streams, and GPU memory for other libraries.
+//! GPU streams of calls, and GPU memory that is lent to other libraries. Lent memory is reused only after all work that these
+//! libraries may have enqueued on it is done.
 
 use crate::array::Array;
 use crate::element::{Element, Place};
@@ -12,18 +13,18 @@ use robocache::device::{Device, Dtype};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A new stream of a device, on which a call works.
+/// A stream of a device (in the sense of CUDA) that is opened for one call.
 pub struct DeviceStream {
     pub gpu: Gpu,
 }
 
-/// Devices that were used. They are held here so that contexts and kernels stay loaded between calls.
+/// Devices that were opened, kept so that their contexts and kernels stay loaded between calls.
 static OPENED: Mutex<Option<HashMap<(Kind, usize), Gpu>>> = Mutex::new(None);
 
 impl Memory for DeviceBuf {}
 
 impl DeviceStream {
-    /// Opens a stream of a device, which waits for the work that is already in the stream `after`.
+    /// Opens a stream of GPU `ordinal`. The new stream waits for the work that is in the stream `after`, by DLPack's numbering.
     pub fn open(kind: Kind, ordinal: usize, after: Option<isize>) -> PyResult<Self> {
         let gpu = Gpu::open(kind, ordinal).map_err(failed)?;
         let mut opened = locked(&OPENED);
@@ -38,24 +39,24 @@ impl DeviceStream {
         Ok(Self { gpu })
     }
 
-    /// The memory of the stream's device.
+    /// Memory of the stream's device.
     pub fn place(&self) -> Place {
         place_of_gpu(&self.gpu)
     }
 
-    /// The stream by DLPack's numbering, for a library that makes it wait.
+    /// Handle of the stream, which the library of an array needs to make this stream wait.
     pub fn handle(&self) -> isize {
         self.gpu.stream_handle() as isize
     }
 
-    /// Copies an array of the device to the host.
+    /// Copies the elements of an array on the device to `to`, and waits for the copy.
     pub fn fetch(&self, array: &Array, to: &mut [u8]) -> PyResult<()> {
         let slice = self.slice(array)?;
         // SAFETY: the array holds its elements, and its library has let this stream wait for them.
         unsafe { self.gpu.fetch(slice, to) }.map_err(failed)
     }
 
-    /// Copies elements to a new tensor on the device.
+    /// Copies `bytes` of the host to a new tensor on the device, and waits for the copy.
     pub fn upload(&self, bytes: &[u8], element: Element, shape: Vec<i64>) -> PyResult<Tensor> {
         let memory = self.memory(bytes.len())?;
         // SAFETY: the stream is synchronized before `bytes` may be dropped.
@@ -64,10 +65,10 @@ impl DeviceStream {
         self.tensor(memory, element, shape)
     }
 
-    /// Writes bytes to memory of the device, to each of these addresses.
+    /// Copies each of `pieces` to the device: an address there, and the bytes to copy.
     ///
     /// # Safety
-    /// The memory must exist, and nothing may use it meanwhile.
+    /// The memory at each address must exist, and nothing else may use it meanwhile.
     pub unsafe fn put(&self, pieces: &[(u64, &[u8])]) -> PyResult<()> {
         for &(address, bytes) in pieces {
             // SAFETY: the caller's promise.
@@ -78,28 +79,28 @@ impl DeviceStream {
         Ok(())
     }
 
-    /// Allocates memory of the device.
+    /// Allocates `bytes` bytes of device memory, without a budget.
     pub fn memory(&self, bytes: usize) -> PyResult<DeviceBuf> {
         let mut memory = DeviceBuf::new(&self.gpu, &Budget::new(None));
         memory.reserve(bytes).map_err(failed)?;
         Ok(memory)
     }
 
-    /// The elements of an array that is on the device.
+    /// Views the elements of an array on the device, for a kernel.
     pub fn slice<'a>(&self, array: &'a Array) -> PyResult<DeviceSlice<'a>> {
         let (dtype, device) = (dtype(array.element()), self.gpu.device());
         // SAFETY: the array holds its elements while it is borrowed.
         unsafe { DeviceSlice::from_raw(array.address(), dtype, array.len(), device) }.map_err(refused)
     }
 
-    /// A tensor of memory of the device, whose elements are ready.
+    /// Makes a tensor that owns `memory`, whose elements must be ready.
     pub fn tensor(&self, memory: DeviceBuf, element: Element, shape: Vec<i64>) -> PyResult<Tensor> {
         let address = memory.pointer().raw();
         // SAFETY: the memory is its own owner.
         Ok(unsafe { self.tensor_of(address, element, shape, Arc::new(memory)) })
     }
 
-    /// A tensor of memory of `owner` on the device, whose elements are ready.
+    /// Makes a tensor at `address` on the device, in memory of `owner`. Its elements must be ready.
     ///
     /// # Safety
     /// The same as of [`Tensor::new`].
@@ -116,27 +117,27 @@ impl DeviceStream {
     }
 }
 
-/// Device memory that other libraries use. When the last array on it is dropped, the memory is given up once the work is done
-/// that was enqueued until then.
+/// Device memory that is lent to other libraries. When the last array on it is dropped, the memory is released after the work that
+/// was enqueued until then.
 struct InUse {
     thing: Option<LentMemory>,
     gpu: Gpu,
-    /// True for each kind of stream that uses the memory: the legacy default stream, a thread's default stream, any other stream.
+    /// Kinds of streams in which the memory was used: the legacy default stream, a thread's default stream, any other stream.
     streams: Mutex<[bool; 3]>,
 }
 
 enum LentMemory {
-    /// A payload in its slot.
+    /// Payload that is lent in place, in the slot of its ring.
     RingPayload(#[expect(dead_code, reason = "it is held until it is dropped")] Arc<RingPayload>),
-    /// A copy of a payload, in a buffer that is used again.
+    /// Payload that is lent as a copy. The buffer of the copy returns to `FREE`.
     Copy(DeviceBuf),
 }
 
-/// Things that are given up once the work of other libraries is done.
+/// Memory that no array uses any more, with events: it is released after all of the events.
 static WAITING: Mutex<Vec<(LentMemory, Vec<Event>)>> = Mutex::new(Vec::new());
-/// Free buffers for copies.
+/// Free device buffers, which copies of payloads use again.
 static FREE: Mutex<Vec<DeviceBuf>> = Mutex::new(Vec::new());
-/// Most free buffers that are kept.
+/// Largest number of free device buffers; the smallest buffer is dropped if there are more.
 const MAX_FREE: usize = 8;
 
 impl Memory for InUse {
@@ -155,7 +156,7 @@ impl Drop for InUse {
         let Some(thing) = self.thing.take() else { return };
         let [legacy, of_thread, other] = *locked(&self.streams);
         if other {
-            // A stream may be destroyed before its arrays, and an event in a destroyed stream may hang: all work is waited for.
+            // A stream may be destroyed before its arrays, and an event in a destroyed stream may hang. So this waits for all work.
             let _ = self.gpu.synchronize_all();
             return thing.give_up();
         }
@@ -189,7 +190,7 @@ impl LentMemory {
     }
 }
 
-/// Gives up the things that no unfinished work uses.
+/// Releases the memory in `WAITING` whose events have all been reached.
 fn sweep() {
     let mut waiting = locked(&WAITING);
     let mut i = 0;
@@ -202,7 +203,7 @@ fn sweep() {
     }
 }
 
-/// Lends a ring's payload that is on a device to other libraries: a copy of it, or the slot itself.
+/// Lends a payload on a device to other libraries: a copy if `copy`, otherwise the memory of the slot.
 pub fn lend(taken: &Arc<RingPayload>, copy: bool) -> Result<Lent, RingError> {
     sweep();
     let Some(gpu) = taken.gpu().cloned() else {
@@ -233,7 +234,7 @@ pub fn lend(taken: &Arc<RingPayload>, copy: bool) -> Result<Lent, RingError> {
     })
 }
 
-/// The address of a payload in its slot, which `taken` holds.
+/// Returns the address of the payload in its slot, valid while `taken` lives.
 pub fn address_of(taken: &RingPayload) -> u64 {
     match taken.memory() {
         SlotMemory::Shared(bytes) => bytes.as_ptr() as u64,
@@ -241,7 +242,7 @@ pub fn address_of(taken: &RingPayload) -> u64 {
     }
 }
 
-/// The memory of a GPU.
+/// Returns the memory of a GPU as a `Place`.
 fn place_of_gpu(gpu: &Gpu) -> Place {
     match gpu.device() {
         Device::Cpu => Place::Host,
@@ -249,7 +250,7 @@ fn place_of_gpu(gpu: &Gpu) -> Place {
     }
 }
 
-/// The type of elements for kernels, which take booleans as uint8.
+/// Converts a type of elements for kernels, which take booleans as uint8.
 pub fn dtype(element: Element) -> Dtype {
     match element {
         Element::Number(dtype) => dtype,
@@ -257,12 +258,12 @@ pub fn dtype(element: Element) -> Dtype {
     }
 }
 
-/// The exception for a device that fails.
+/// Makes the `RuntimeError` for a device that failed.
 pub fn failed(error: DeviceFault) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-/// The exception for a slice that can't be made.
+/// Makes the `ValueError` for memory that can't be viewed as a slice.
 pub fn refused(error: SliceError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

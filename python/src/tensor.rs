@@ -1,4 +1,5 @@
-//! [`Tensor`], memory with an owner that any library takes by DLPack; `protocol` has its methods.
+//! [`Tensor`], the array type of all results: memory with an owner that any library takes by DLPack. `protocol` has its Python
+//! methods. Elements are ready before anybody gets a tensor, and never move while its owner lives.
 
 use crate::dlpack::{self, DlDataType, DlDevice, Export};
 use crate::element::{Element, Place};
@@ -8,10 +9,10 @@ use robocache::device::HostBuf;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Owner of the memory of a [`Tensor`]. It is dropped with the last array that any library made of it.
+/// Owner of the memory of a [`Tensor`]. The owner is dropped with the last array that any library made of the tensor.
 pub trait Memory: Send + Sync {
-    /// Notes that a library gets the tensor, to use it on this stream of DLPack's numbering: `None` is the legacy default
-    /// stream, -1 a stream that is not known.
+    /// Called when a library gets the tensor to use it on `stream`, by DLPack's numbering: `None` is the legacy default stream,
+    /// -1 an unknown stream. By default nothing happens.
     fn handed_out(&self, stream: Option<isize>) {
         let _ = stream;
     }
@@ -20,7 +21,7 @@ pub trait Memory: Send + Sync {
 impl Memory for HostBuf {}
 impl<T: Send + Sync> Memory for Vec<T> {}
 
-/// An array that any library takes by DLPack, without a copy.
+/// An array, row-major without gaps, that any library takes by DLPack without a copy.
 ///
 /// Its elements are ready: no stream has to be waited for.
 #[pyclass(frozen, module = "robocache")]
@@ -29,31 +30,31 @@ pub struct Tensor {
     owner: Arc<dyn Memory>,
 }
 
-/// The memory of a [`Tensor`], without its owner.
+/// Description of the memory of a [`Tensor`] or an array: address, shape, type and place. The owner is stored beside it.
 pub struct Part {
-    /// The address of the first element, on the device if `place` is one.
+    /// Address of the first element, in the memory that `place` names.
     pub address: u64,
-    /// The dimensions; row-major without gaps.
+    /// Dimensions of the array, outermost first. The elements are row-major without gaps.
     pub shape: Vec<i64>,
-    /// The type of the elements.
+    /// Type of each element.
     pub element: Element,
-    /// Memory that holds the elements.
+    /// Memory that holds the elements: the host's, or a GPU's.
     pub place: Place,
-    /// True if nobody may write the elements.
+    /// True if consumers must not write the elements.
     pub is_read_only: bool,
 }
 
 impl Tensor {
-    /// A tensor of memory of `owner`.
+    /// Makes a tensor of memory that `owner` holds.
     ///
     /// # Safety
-    /// The memory must hold the elements of that shape for as long as the owner lives, and only users of the tensor may write
-    /// them.
+    /// The memory that `part` describes must hold its elements for as long as `owner` lives, and only users of the tensor may
+    /// write them.
     pub unsafe fn new(part: Part, owner: Arc<dyn Memory>) -> Self {
         Self { part, owner }
     }
 
-    /// A tensor of the elements of a vector.
+    /// Makes a tensor on the host that owns the vector `memory`.
     ///
     /// # Panics
     /// If there are more or fewer bytes than the shape says.
@@ -63,7 +64,7 @@ impl Tensor {
         Self::of_owner(address, len, Arc::new(memory), element.into(), shape)
     }
 
-    /// A tensor of host memory that holds its elements and nothing else.
+    /// Makes a tensor on the host that owns the buffer `memory`.
     ///
     /// # Panics
     /// If there are more or fewer bytes than the shape says.
@@ -72,7 +73,7 @@ impl Tensor {
         Self::of_owner(address, len, Arc::new(memory), element.into(), shape)
     }
 
-    /// A tensor of a copy of these bytes.
+    /// Makes a tensor on the host of a copy of `bytes`.
     ///
     /// # Panics
     /// If there are more or fewer bytes than the shape says.
@@ -95,20 +96,20 @@ impl Tensor {
         unsafe { Self::new(part, owner) }
     }
 
-    /// The part of memory that the tensor shows.
+    /// Address, shape, type and place of the tensor.
     pub fn part(&self) -> &Part {
         &self.part
     }
 
-    /// The owner of the tensor's memory.
+    /// Owner of the tensor's memory.
     pub fn owner(&self) -> &Arc<dyn Memory> {
         &self.owner
     }
 
-    /// The same memory with other dimensions, or with its elements seen as another type.
+    /// Returns a tensor of the same memory with another type or shape.
     ///
     /// # Panics
-    /// If the tensor would have more or fewer bytes.
+    /// If the new tensor would have more or fewer bytes.
     pub fn seen_as(&self, element: Element, shape: Vec<i64>) -> Self {
         let part = Part {
             element,
@@ -126,7 +127,7 @@ impl Tensor {
         }
     }
 
-    /// Prepares an export to a library, with the elements at `address` in the memory of `owner`.
+    /// Prepares an export by DLPack, with the shape and type of this tensor and the elements at `address` in the memory of `owner`.
     pub fn export(&self, owner: Arc<dyn Memory>, address: u64) -> Export<Arc<dyn Memory>> {
         let part = &self.part;
         let mut strides = vec![1; part.shape.len()];
@@ -145,13 +146,13 @@ impl Tensor {
 }
 
 impl Part {
-    /// Bytes that the elements take.
+    /// Size of all elements, bytes.
     pub fn bytes(&self) -> usize {
         self.shape.iter().product::<i64>() as usize * self.element.size()
     }
 }
 
-/// A payload of a ring, lent to other libraries as memory.
+/// Memory of a ring's payload that is lent to other libraries. They are done with the memory when `owner` is dropped.
 pub struct Lent {
     pub address: u64,
     pub place: Place,

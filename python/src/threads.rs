@@ -1,4 +1,4 @@
-//! Thread pools for operations on the host, and locks.
+//! Thread pools for operations on the host, and locks. A forked process never waits for threads of its parent.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -8,9 +8,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The process in which the module was loaded.
+/// Id of the process in which the module was loaded.
 static LOADED_IN: OnceLock<u32> = OnceLock::new();
-/// The thread pool of a process that was forked from that one.
+/// Thread pool of this process if it was forked after the module was loaded; null, or the pool of a parent, at first.
 static FORKED: AtomicPtr<Forked> = AtomicPtr::new(ptr::null_mut());
 
 struct Forked {
@@ -18,15 +18,15 @@ struct Forked {
     pool: ThreadPool,
 }
 
-/// Remembers the process that loads the module.
+/// Stores the id of the process that loads the module.
 pub fn init() {
     LOADED_IN.get_or_init(process::id);
 }
 
-/// Runs `work` with threads of this process.
+/// Runs `work`, whose parallel parts use threads of this process.
 ///
-/// A forked process, such as a worker of a `DataLoader`, has none of its parent's threads, and work would wait for them for
-/// ever. So each forked process gets a thread pool of its own.
+/// A forked process, such as a worker of a `DataLoader`, has none of its parent's threads, and would wait for them forever. So
+/// each forked process gets a thread pool of its own.
 pub fn share<R: Send>(work: impl FnOnce() -> R + Send) -> PyResult<R> {
     let process = process::id();
     if LOADED_IN.get() == Some(&process) {

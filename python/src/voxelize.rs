@@ -1,4 +1,5 @@
-//! Voxelize over clouds.
+//! Voxelize for Python's clouds. A single cloud `[N, C]` on a GPU is voxelized there; all others must be on the host. Counters and
+//! grids are those of a node for the same clouds.
 
 use crate::arrays::Arrays;
 use crate::cloud::{CloudArrays, Given, GridParts, values_shape};
@@ -15,20 +16,20 @@ use robocache::ops::ConfigError;
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache::stream::Message;
 
-/// A grid of one or more clouds.
+/// A voxel grid made of one or more clouds.
 #[pyclass(frozen, get_all, module = "robocache")]
 pub struct Grid {
-    /// `dense`: `[C, X, Y, Z]`. `bits`: uint8 `[ceil(X * Y * Z / 8)]`. `coo`: `None`.
+    /// Cells in the layout `dense`, `[C, X, Y, Z]`, or `bits`, uint8 `[ceil(X * Y * Z / 8)]`; `None` in the layout `coo`.
     pub values: Option<Py<Tensor>>,
-    /// `coo`: int32 `[V, 3]`.
+    /// Indices x y z of the V occupied cells in the layout `coo`, int32 `[V, 3]`; otherwise `None`.
     pub coords: Option<Py<Tensor>>,
-    /// `coo`: float32 `[V, C]`.
+    /// Values of the V occupied cells in the layout `coo`, float32 `[V, C]`; otherwise `None`.
     pub features: Option<Py<Tensor>>,
-    /// Numbers of points that were kept, or dropped for some reason, by name.
+    /// Pairs of a counter's name, such as `points_kept` or `dropped_outside`, and its number of points.
     pub counters: Vec<(&'static str, u64)>,
-    /// Values that channels left out, by field.
+    /// Pairs of a field and the number of its values that channels left out.
     pub unusable: Vec<(String, u64)>,
-    /// The channels' names.
+    /// Names of the C channels, in the order of the values.
     pub channels: Vec<String>,
     pub layout: &'static str,
     pub origin_m: [f32; 3],
@@ -36,7 +37,7 @@ pub struct Grid {
     pub shape: [usize; 3],
 }
 
-/// Reads the section: the configuration, and a voxelizer for the devices of `placement`.
+/// Reads the section `voxelize`, and makes a voxelizer for the devices of `placement`.
 fn read(source: &Source, placement: Placement) -> Result<(VoxelizeConfig, Voxelizer), AppError> {
     source.build("voxelize", placement, |app| {
         let config: VoxelizeConfig = app.config()?;
@@ -58,7 +59,7 @@ fn read(source: &Source, placement: Placement) -> Result<(VoxelizeConfig, Voxeli
     })
 }
 
-/// Makes one grid from one or more clouds.
+/// Makes one voxel grid from one or more clouds.
 #[pyfunction]
 #[pyo3(signature = (clouds, config, device=None, stream=None))]
 pub fn voxelize(

@@ -1,4 +1,4 @@
-"""Messages made by hand, as the nodes publish them, and URDFs."""
+"""Makes small messages by hand, in the form in which the nodes publish them, and URDFs."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +7,7 @@ MS = 1_000_000
 
 
 def metadata(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, **more) -> dict:
-    """Metadata of a window of two rows 20 ms apart: `camera` is two columns, `force` one."""
+    """Makes the metadata of a window of two rows 20 ms apart: `camera` is two columns, `force` is one."""
     return {
         "shape": [2, 3],
         "timestamp_ns": t_ms * MS,
@@ -27,7 +27,7 @@ def metadata(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, **more)
 
 
 def fused(values=(1, 2, 3, 4, 5, 6), dtype=np.float32, **keywords) -> dict:
-    """An event of `fused`."""
+    """Makes an event of `fused` with the window of `metadata`; `keywords` go to `metadata`."""
     return event(pa.array(np.array(values, dtype)), metadata(**keywords), "fused")
 
 
@@ -39,7 +39,7 @@ GRID = {"origin_m": [0.0, 1.0, 2.0], "voxel_size_m": [0.5, 0.5, 1.0], "grid_shap
 
 
 def observation(columns: dict, t_ms=100, grids_ms=(), **more) -> dict:
-    """An event of `observation`: the older row has the first grid, the newest row the last grid."""
+    """Makes an event of `observation`: the older row has the first of the attached grids, the newest row the last grid."""
     count = len(grids_ms)
     said = {
         "attached": ["grids"],
@@ -58,7 +58,7 @@ LIMIT = '<limit lower="-3" upper="3"/>'
 
 
 def robot(links, joints: str) -> str:
-    """A URDF with these links and the elements of its joints."""
+    """Makes a URDF of links by name, and of `joints`, the XML of its joints."""
     return "<robot name='test'>\n" + "".join(f"<link name='{link}'/>\n" for link in links) + joints + "</robot>"
 
 
@@ -67,7 +67,7 @@ def joint(name: str, kind: str, parent: str, child: str, inside: str) -> str:
 
 
 def snake(links) -> str:
-    """A URDF of a chain through these links, whose joints turn about x, y and z in turn, 0.1 m apart."""
+    """Makes a URDF of a chain through links by name, 0.1 m apart, whose joints turn about x, y and z in turn."""
     axes = ["1 0 0", "0 1 0", "0 0 1"]
     inside = [f'<origin xyz="0.1 0.02 0"/><axis xyz="{axes[i % 3]}"/>{LIMIT}' for i in range(len(links) - 1)]
     pairs = zip(links, links[1:], strict=False)

@@ -1,6 +1,7 @@
-"""Arrays on a GPU of the kind that GPU names in the environment: test_devices.py runs this on the drivers of tests/emulator.
+"""Tests with arrays on a GPU, of the kind in the environment variable GPU. test_devices.py runs them on the emulated drivers of
+tests/emulator.
 
-A `Device` stands for an array of a GPU library: its memory is on the first device, and its library is this module.
+The class `Device` stands for an array of a GPU library: its memory is on the first device, and its library is this module.
 """
 
 import os
@@ -19,7 +20,7 @@ DLPACK, DEFAULT_STREAM, NO_STREAM = {"cuda": (2, 1, 0), "hip": (10, 0, 1)}[GPU]
 
 
 class Device:
-    """An array on a GPU."""
+    """An array on the first GPU, as another library would have it: it speaks DLPack and records the streams that are asked for."""
 
     streams: list = []
 
@@ -38,7 +39,7 @@ class Device:
 
 
 def from_dlpack(tensor) -> Device:
-    """Makes an array of this module, which is a library of arrays by this function."""
+    """Makes a `Device` of a tensor. robocache takes this module for a library of arrays because it has this function."""
     return Device(tensor)
 
 

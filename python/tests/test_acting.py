@@ -1,4 +1,4 @@
-"""Gates, histories and action chunks, on timelines that a reader can check by hand."""
+"""Tests of gates, histories and action chunks, on timelines that a reader can check by hand."""
 
 import math
 
@@ -69,7 +69,7 @@ def test_a_front_end_that_repeats_itself_is_found():
 
 
 def row(t_ms: int, value: float, valid=(1, 1), age_ms=(0, 0), **more) -> Observation:
-    """An observation whose newest row is `value` in every column."""
+    """Makes an observation at `t_ms` whose newest row is `value` in every column."""
     return at(t_ms, values=[0, 0, 0, value, value, value], valid=(0, 0, *valid), age_ms=(0, 0, *age_ms), **more)
 
 

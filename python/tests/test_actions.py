@@ -1,4 +1,4 @@
-"""Conversions of actions against NumPy and SciPy."""
+"""Tests of conversions of actions against NumPy and SciPy."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The attention example, against attention written out in NumPy."""
+"""Tests of the attention example against attention written out in NumPy."""
 
 import pathlib
 import sys
@@ -34,7 +34,8 @@ def see(network, *observations) -> np.ndarray:
 
 
 def test_the_times_are_those_of_the_capture():
-    """Rows at 80 and 100 ms; ages 5 and 1 ms, then 30 and 0 ms."""
+    """Capture times of the samples are the times of the rows less the ages. The rows are at 80 and 100 ms; the ages are 5 and 1 ms,
+    then 30 and 0 ms."""
     tokens = Tokens.of([observe(age_ms=(5, 1, 30, 0))])
     assert np.allclose(tokens.times_s[0], [[-0.025, -0.021], [-0.030, 0]], atol=1e-9)
 
@@ -101,7 +102,7 @@ def test_a_batch_is_its_observations(network):
 
 
 def test_each_sample_once():
-    """The camera's sample of 75 ms is in both rows."""
+    """The same camera sample, of 75 ms, is in the rows at 80 and 100 ms."""
     sent = metadata(age_ms=(5, 1, 25, 1))
     got = Observation.from_message(np.arange(6, dtype=np.float32), sent)
     assert Tokens.of([got]).valid.all()

@@ -1,4 +1,4 @@
-"""Recordings that can't be read to their end: refused, or with broken="use" read with a warning."""
+"""Tests of recordings that can't be read to their end: refused, or with broken="use" read with a warning."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Items of a dataset: with attached streams, and as the input of a policy in place of an observation."""
+"""Tests of the items of a dataset: with attached streams, and as the input of a policy in place of an observation."""
 
 import pickle
 import warnings
@@ -28,7 +28,7 @@ CLOUD, VOXELS = np.arange(5, 1000, 100) * MS, np.arange(7, 960, 120) * MS
 
 
 def write(folder, name: str, stamps: np.ndarray, columns: dict, metadata: str = "") -> None:
-    """Writes a stream of a recording, as the page of formats describes it."""
+    """Writes a stream of a recording as docs/formats.md describes it, without robocache."""
     schema = {"metadata": metadata} if metadata else {}
     table = pa.table({"timestamp_ns": pa.array(stamps), **columns}).replace_schema_metadata(schema)
     with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -103,7 +103,7 @@ def test_what_was_not_recorded_is_left_out_with_a_warning(recording):
 
 
 def live(item) -> rc.Observation:
-    """The item as fuse publishes it: a message of `observation`, with its `fill_value`, 0."""
+    """Makes the observation that fuse would publish for an item, with the `fill_value` 0."""
     top = item["attached"]["top"]
     fused = np.nan_to_num(item["fused"], nan=0.0)
     columns = {"fused": fused.ravel(), "top": top.columns[""]}

@@ -1,4 +1,4 @@
-"""Arrays on a GPU: the cases of on_device.py on the drivers of tests/emulator (`make emulator`)."""
+"""Runs the tests of on_device.py, with arrays on a GPU, on the emulated drivers of tests/emulator (`make emulator`)."""
 
 import os
 import pathlib

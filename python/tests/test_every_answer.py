@@ -1,4 +1,4 @@
-"""Inverse kinematics: all answers to a pose, with weights, and of chains with joints that mimic others."""
+"""Tests of inverse kinematics: all answers to a pose, answers with weights, and chains whose joints mimic other joints."""
 
 import math
 
@@ -37,7 +37,8 @@ def uniform(rng, chain, count) -> np.ndarray:
 
 
 def test_a_point_is_reached_with_the_elbow_on_either_side(planar):
-    """The point (1, 0.5) is reached by 0 and 90 degrees, and by the mirror image about the line to it, at an angle of atan(0.5)."""
+    """The joints (0, 90 degrees) reach the point (1, 0.5). So does the mirror image of this posture about the line from the base to
+    the point, which is at an angle of atan(0.5)."""
     aside = 2 * math.atan(0.5)
     points = np.array([[1, 0.5, 0, 0, 0, 0, 1], [1.5, 0, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0, 1]])
     answers = planar.ik(points, task="position", select="all", seeds=8, position_tolerance_m=1e-9)
@@ -127,7 +128,7 @@ def test_answers_that_memory_has_no_room_for(planar):
 
 
 def apart(a, b):
-    """Distances of poses, metres and the chord of their rotations."""
+    """Returns the distances between two arrays of poses: metres, and the chord of the rotations."""
     turned = np.linalg.norm(a[..., 3:] - np.sign((a[..., 3:] * b[..., 3:]).sum(axis=-1, keepdims=True)) * b[..., 3:], axis=-1)
     return np.linalg.norm(a[..., :3] - b[..., :3], axis=-1), 2 * turned
 
@@ -147,7 +148,7 @@ def test_weights_change_the_way_and_not_what_is_an_answer(weights, rng):
 
 
 def test_rows_of_weight_0_are_free(rng):
-    """An arm of six joints that is to reach x and y and the direction about x and y is free to slide and turn along z."""
+    """The task of the arm of six joints is x, y and the direction about x and y. Its tip may slide and turn along z."""
     links = [f"link{i}" for i in range(7)]
     chain = rc.Chain(snake(links), links[0], links[-1])
     poses = chain.fk(uniform(rng, chain, 200))

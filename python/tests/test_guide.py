@@ -1,4 +1,4 @@
-"""The programs of docs/python.md run, one after the other."""
+"""Runs the programs of docs/python.md, one after the other."""
 
 import pathlib
 import re
@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 class Node:
-    """Keeps what it is given to send."""
+    """A stand-in for a node of dora that keeps the messages that it is given to send."""
 
     def __init__(self):
         self.sent = []

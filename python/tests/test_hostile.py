@@ -1,4 +1,4 @@
-"""Any metadata give an observation or a MessageError."""
+"""Tests with random metadata: every message gives an observation or a MessageError, and no other error."""
 
 import datetime
 import math
@@ -38,7 +38,7 @@ BASES = [
 
 
 def use(sent):
-    """Uses everything that an observation offers."""
+    """Reads a message, and uses every property and method of the observation."""
     got = Observation.from_event(sent)
     assert len(got) == len(got.timestamps_ns)
     assert isinstance(got.timestamp_ns, int) and got.fused.shape == (len(got), got.offsets[-1] if got.modalities else got.fused.shape[1])

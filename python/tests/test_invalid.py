@@ -1,4 +1,4 @@
-"""Invalid values are the same live and offline: NaN, a number, or the node's `fill_value`."""
+"""Tests that values that are not valid are the same live and offline: NaN, a number, or the node's `fill_value`."""
 
 import math
 
@@ -56,7 +56,7 @@ def test_what_is_partly_valid_is_marked_as_live():
 
 
 def metadata_of(observations: rc.Observations, i: int) -> dict:
-    """Metadata that a node gives an observation."""
+    """Makes the metadata that a node would give observation `i`."""
     return {
         "shape": list(observations.fused.shape[1:]),
         "modalities": observations.modalities,

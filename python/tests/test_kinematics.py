@@ -1,4 +1,4 @@
-"""Kinematic chains on arrays."""
+"""Tests of kinematic chains on arrays: poses, Jacobians, inverse kinematics, and refusals."""
 
 import concurrent.futures
 import copy
@@ -50,7 +50,7 @@ def planar() -> rc.Chain:
 
 @pytest.fixture
 def three() -> rc.Chain:
-    """Three links of 1 m in the plane of x and y, which turn about z."""
+    """A chain of three links of 1 m in the plane of x and y, whose joints turn about z."""
     parts = [("1", "base", "a", 0), ("2", "a", "b", 1), ("3", "b", "c", 1)]
     inside = '<origin xyz="{} 0 0"/><axis xyz="0 0 1"/>' + LIMIT
     turns = [joint(name, "revolute", parent, child, inside.format(x)) for name, parent, child, x in parts]

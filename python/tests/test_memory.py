@@ -1,4 +1,4 @@
-"""Data that do not fit into memory are refused before they are made; parts of large recordings can be read."""
+"""Tests that data that do not fit into memory are refused before they are made, and that parts of large recordings can be read."""
 
 import os
 import pickle
@@ -25,7 +25,7 @@ FUSE = {
 
 
 def streams(days: float) -> dict:
-    """Two seconds of a camera and a wrench, and two more after `days` days."""
+    """Makes two seconds of a camera and a wrench, and two more seconds after a gap of `days` days."""
     later = np.arange(200) + 200 + round(days * DAY / (10 * MS))
     stamps = 1_700_000_000_000_000_000 + np.concatenate([np.arange(200), later]) * 10 * MS
     return {"camera": (stamps, np.ones((400, 2), np.float32)), "wrench": (stamps, np.ones((400, 1), np.float32))}
@@ -99,7 +99,7 @@ for days in (0.05, 0.2, 0.5, 1, 30):
 
 
 def resident() -> int:
-    """Resident memory of the process, pages of files included."""
+    """Returns the resident memory of the process, bytes, including pages of files."""
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 
 
@@ -194,7 +194,7 @@ def test_the_observations_are_counted_beforehand(monkeypatch, order, keys):
 
 
 def anonymous() -> int:
-    """Memory of the process that is not a page of a file."""
+    """Returns the memory of the process without pages of files, bytes."""
     (line,) = (line for line in open("/proc/self/status") if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 

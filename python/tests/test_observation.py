@@ -1,4 +1,4 @@
-"""Observations of every form that the nodes publish, on messages that a reader can check by hand."""
+"""Tests of observations in every form that the nodes publish, on messages that a reader can check by hand."""
 
 import math
 import subprocess
@@ -31,7 +31,7 @@ def test_a_modality_is_a_view_of_its_columns():
 
 
 def test_entries_that_are_not_valid_are_no_numbers():
-    """The node's fill value, here 2 and 6, is a plausible number."""
+    """Every value that the node sent is a plausible number, also where it is not valid, so that only the mask tells."""
     sent = fused(valid=(1, 0, 0, 1))
     assert np.array_equal(Observation.from_event(sent).fused, [[1, 2, np.nan], [np.nan, np.nan, 6]], equal_nan=True)
     assert Observation.from_event(sent, invalid=0.0).fused.tolist() == [[1, 2, 0], [0, 0, 6]]

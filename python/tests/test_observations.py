@@ -1,4 +1,4 @@
-"""fuse, align, Recording and RecordingDataset against the oracle and each other."""
+"""Tests of fuse, align, Recording and RecordingDataset against the oracle and each other."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ COUNT = int(os.environ.get("ROBOCACHE_PYTHON_CASES", "60"))
 
 
 def stack(observations, window: int, modalities: int) -> dict[str, np.ndarray]:
-    """The oracle's observations as arrays."""
+    """Stacks the oracle's observations as arrays by name."""
     shape = (len(observations), window)
     empty = np.empty((0, window, 0))
     return {
@@ -115,7 +115,7 @@ def random_case(rng: np.random.Generator) -> tuple[dict, dict]:
 
 
 def check_marked(observations: rc.Observations, plain: rc.Observations) -> None:
-    """Checks for the same bits, apart from NaN in every column of a modality that is not valid."""
+    """Checks for the bits of `plain`, except that each column of a modality that is not valid is NaN."""
     for name in ("valid", "age_ns", "timestamps_ns", "epoch"):
         assert getattr(observations, name).tobytes() == getattr(plain, name).tobytes(), name
     wanted, is_invalid = plain.fused.copy(), np.repeat(~plain.valid, np.diff(plain.offsets), axis=2)
@@ -169,7 +169,7 @@ def test_a_dataset_goes_to_other_processes(tmp_path):
 
 
 def test_a_clock_that_goes_back():
-    """Rows are kept twice, since windows before and after the jump have different values for the same time."""
+    """Two rows of the same time are both stored, since windows before and after the jump have different values for that time."""
     stamps = np.concatenate([np.arange(0, 2000, 10), np.arange(0, 1000, 10)]) * 1_000_000
     values = np.arange(300, dtype=np.float32)
     config = {"rate_hz": 100, "window": 3, "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}

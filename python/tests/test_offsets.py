@@ -1,4 +1,4 @@
-"""Streams whose stamps are off from those of the others, judged by their arrival; times of another unit, or in reverse."""
+"""Tests of doubtful streams: stamps that are off from the stamps of other streams, and times of another unit, or in reverse."""
 
 import json
 import warnings
@@ -20,7 +20,8 @@ CONFIG = {
 
 
 def recorded(folder, ahead_ms: dict[str, int], arrivals=TIMES + 3 * MS) -> rc.Recording:
-    """Three streams, each with its clock `ahead_ms` ahead; all arrive 3 ms after the capture."""
+    """Writes a recording of streams whose stamps are `ahead_ms` later than the capture, by name. All messages arrive 3 ms after the
+    capture, or at `arrivals`; `None` records no arrivals."""
     folder.mkdir()
     for name in ("arm", "force", "camera"):
         stamps = TIMES + ahead_ms.get(name, 0) * MS

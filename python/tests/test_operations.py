@@ -1,4 +1,4 @@
-"""resample and voxelize on random arrays against the oracle."""
+"""Tests of resample and voxelize on random arrays against the oracle."""
 
 import os
 
@@ -133,7 +133,7 @@ def test_bfloat16_bits_in_and_out():
 
 @pytest.mark.parametrize("fill", [float("nan"), np.float32("nan"), np.float64(-1.5)])
 def test_numbers_of_a_configuration_are_those_of_yaml(tmp_path, fill):
-    """JSON has no NaN."""
+    """A fill value may be NaN, which YAML can express and JSON can't."""
     times, values, targets = np.array([0, MS]), np.ones((2, 1), np.float32), np.array([0, 2 * MS])
     path = tmp_path / "robot.yml"
     path.write_text(f"resample: {{ interpolation: linear, fill_value: {'.nan' if np.isnan(fill) else fill} }}\n")

@@ -1,4 +1,4 @@
-"""The input of each policy: names, shapes, types, order and polarity, against the policy's own code. Each test names it."""
+"""Tests of the inputs of each policy: names, shapes, types, order and polarity of masks. Each test names the policy's own code."""
 
 import json
 import subprocess
@@ -34,8 +34,8 @@ OLDER, NEWEST = [10, 11, 12, 13], [20, 21, 22, 23]
 def observe(
     values=(OLDER, NEWEST), invalid=(), unborn=(), images=None, modalities=(("arm", 3), ("gripper", 1))
 ) -> Observation:
-    """Makes an observation. A (row, modality) in `invalid` or `unborn` has no value; `images` has for each stream the fill of
-    each row's image, or None."""
+    """Makes an observation. Each pair (row, modality) in `invalid` or `unborn` has no valid value; a pair in `unborn` has no sample
+    before the row either. For each stream, `images` has the grey value of each row's image, or None for no image."""
     values, names = np.array(values, np.float32), [name for name, _ in modalities]
     rows, count = len(values), len(names)
     valid, age = np.ones((rows, count), int), np.full((rows, count), MS)
@@ -356,7 +356,8 @@ def test_what_is_not_valid_is_refused_held_or_filled():
 
 
 def test_what_is_held_is_older():
-    """The row before the start repeats the newest one, which must not be held for the drop-out between them."""
+    """The row before the start repeats the newest row. That copy must not fill the drop-out of the row between them, since it is
+    newer."""
     got = observe(values=[[0] * 4, [0] * 4, NEWEST], unborn=[(0, "arm")], invalid=[(1, "arm")])
     with pytest.raises(InvalidObservation, match="row -2"):
         lerobot_diffusion.inputs(got, state=["arm"], on_invalid="hold")
@@ -459,7 +460,7 @@ ALL = {
 
 
 def state_of(made: dict) -> np.ndarray:
-    """The newest row of the state, under any of its names."""
+    """Returns the newest row of the state in a policy's input, whatever its key is."""
     for key in ("observation.state", "state", "agent_pos", "proprio"):
         if key in made:
             found = made[key]["arm"] if isinstance(made[key], dict) else made[key]

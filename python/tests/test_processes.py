@@ -1,4 +1,4 @@
-"""Threads, and forked processes such as the workers of a DataLoader."""
+"""Tests with threads, and with forked processes such as the workers of a DataLoader, none of which may hang."""
 
 import concurrent.futures
 import multiprocessing

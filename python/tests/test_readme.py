@@ -1,4 +1,4 @@
-"""The examples of the package's page and of docs/offline.md work."""
+"""Runs the examples of the package's page and of docs/offline.md."""
 
 import pathlib
 import re

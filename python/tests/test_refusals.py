@@ -1,4 +1,4 @@
-"""Wrong arguments: clear words, and nothing leaked."""
+"""Tests of wrong arguments: the error names the argument and what is allowed, and no memory leaks."""
 
 import os
 import pathlib
@@ -206,7 +206,7 @@ def test_a_stream_that_lasts_as_long_in_another_unit_is_doubted(unit, divisor):
 
 @pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
 def test_times_that_are_no_nanoseconds_are_doubted(unit):
-    """A minute at 50 Hz in seconds, milliseconds or microseconds."""
+    """Times of a minute at 50 Hz, in seconds, milliseconds or microseconds."""
     times = (np.arange(3_000) * unit) // 50
     with pytest.warns(UserWarning, match=r"stream `a`: 3000 samples from 0 to \d+ ns are \S+ ns apart: are its times nanos") as warned:
         fuse(times=times, values=np.zeros((3_000, 2)))

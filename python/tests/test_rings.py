@@ -1,4 +1,4 @@
-"""Payloads of rings from a producer that is written here, byte by byte, without the library."""
+"""Tests of payloads in rings, from a producer that is written here, byte by byte, without robocache."""
 
 import fcntl
 import gc

@@ -1,4 +1,4 @@
-"""The seed's functions against NumPy."""
+"""Tests of the functions of robocache.seed against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sending: the messages that reach dora, and refusals."""
+"""Tests of sending: the messages that reach dora, and refusals."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ import robocache as rc
 
 
 class Node:
-    """Keeps what it is given to send."""
+    """A stand-in for a node of dora that keeps the messages that it is given to send."""
 
     def __init__(self):
         self.sent = []

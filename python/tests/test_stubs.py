@@ -1,4 +1,4 @@
-"""The stubs of the native part have its names, arguments and defaults."""
+"""Tests that the stubs in _native.pyi have the names, arguments and defaults of the native module."""
 
 import ast
 import inspect

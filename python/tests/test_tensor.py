@@ -1,4 +1,4 @@
-"""Tensors in and out by DLPack."""
+"""Tests of the native Tensor: exports and imports by DLPack."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tensors of messages, for libraries that speak DLPack."""
+"""Tests of the tensors of messages, for libraries that speak DLPack."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""Voxel grids of every layout, and clouds in both forms."""
+"""Tests of voxel grids of every layout, and of clouds in both forms."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The wheel works with nothing but NumPy beside it: `make python` builds it."""
+"""Tests that the wheel, which `make python` builds, works in an environment with only NumPy."""
 
 import pathlib
 import subprocess

@@ -22,7 +22,7 @@ class Arm:
         self.at_zero = matrix(pose_at_zero)
 
     def postures(self, pose: np.ndarray) -> np.ndarray:
-        """All rows of joints from -pi to pi with this pose, `[k, 6]`."""
+        """Returns all rows of joints from -pi to pi whose pose is `pose`, `[k, 6]`."""
         return np.array(list(self._postures(pose))).reshape(-1, 6)
 
     def _postures(self, pose):
@@ -49,7 +49,7 @@ class Arm:
 
 
 def matrix(pose: np.ndarray) -> np.ndarray:
-    """The rotation matrix of a pose."""
+    """Returns the rotation matrix of a pose x y z qx qy qz qw."""
     x, y, z, w = pose[3:]
     return np.array(
         [

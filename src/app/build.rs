@@ -1,3 +1,7 @@
+//! Builds the operations of a node from plugins and a configuration.
+//!
+//! Every mistake in the configuration is found here, before the node joins its dataflow.
+
 #[cfg(feature = "dora")]
 use super::context::Run;
 use super::context::{BuildContext, Surroundings};
@@ -5,7 +9,7 @@ use super::{AppError, Config, Graph, Plugin, Registration};
 use robocache_device::Placement;
 use std::path::Path;
 
-/// Operations being put together from plugins and a configuration.
+/// Builder of a [`Graph`] from plugins and a configuration.
 ///
 /// ```
 /// use robocache::app::{App, AppError, Config, plugins::FusePlugin};
@@ -26,13 +30,14 @@ use std::path::Path;
 #[derive(Default)]
 pub struct App {
     config: Config,
-    /// Placement from the program, which replaces the configuration's.
+    /// Devices that the program chose; `None` if the configuration chooses them.
     given_placement: Option<Placement>,
     plugins: Vec<Box<dyn Plugin>>,
     surroundings: Surroundings,
 }
 
-/// Checks that each input of the dataflow can be read as all its operations want.
+/// Checks that all operations that share an input of the dataflow read its payloads with the same `Selection`. Also checks that
+/// `from:` is set for inputs of the dataflow only.
 fn check_readings(graph: &Graph) -> Result<(), String> {
     if let Some((operation, input)) = graph.misread() {
         return Err(format!(
@@ -50,12 +55,12 @@ fn check_readings(graph: &Graph) -> Result<(), String> {
 }
 
 impl App {
-    /// An app without plugins and without a configuration file.
+    /// Makes an app without plugins and without a configuration file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the configuration of a file.
+    /// Sets the configuration. Without this call every plugin needs its configuration from the program.
     #[must_use]
     pub fn with_config(mut self, config: Config) -> Self {
         self.config = config;
@@ -69,9 +74,10 @@ impl App {
         self
     }
 
-    /// Makes a plugin available. Without `plugins:` in the configuration it runs, and needs a section there unless the program
-    /// configures it. With `plugins:`, the listed plugins run, and before them those that the program configures and that are
-    /// not listed.
+    /// Makes a plugin available. It runs if the configuration lists it under `plugins:`, if the program configures it, or if the
+    /// configuration does not have the key `plugins:`. Plugins that the program configures and the list lacks run first.
+    ///
+    /// A plugin that runs without an entry in the list needs a section of its name, unless the program configures it.
     #[must_use]
     pub fn add_plugin(mut self, plugin: impl Plugin + 'static) -> Self {
         self.plugins.push(Box::new(plugin));
@@ -86,14 +92,14 @@ impl App {
         self
     }
 
-    /// Sets the inputs that the dataflow wires: [`wired_inputs`](BuildContext::wired_inputs).
+    /// Sets the names of the node's inputs in the dataflow: [`wired_inputs`](BuildContext::wired_inputs).
     #[must_use]
     pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
         self.surroundings.wired = inputs.into_iter().collect();
         self
     }
 
-    /// Sets the run of the dataflow: [`run`](BuildContext::run).
+    /// Sets the run of the dataflow, `None` outside of a dataflow: [`run`](BuildContext::run).
     #[must_use]
     #[cfg(feature = "dora")]
     pub(crate) fn with_run(mut self, run: Option<Run>) -> Self {
@@ -109,17 +115,17 @@ impl App {
         self
     }
 
-    /// The plugins that were added.
+    /// The plugins that were added, in this order.
     pub fn plugins(&self) -> impl Iterator<Item = &dyn Plugin> {
         self.plugins.iter().map(Box::as_ref)
     }
 
-    /// The folder of the nodes' status files, if the configuration names one.
+    /// Folder of the nodes' status files; `None` if the configuration does not have the key `status`.
     pub fn status(&self) -> Option<&Path> {
         self.config.status()
     }
 
-    /// Builds the operations. `is_published` says which outputs the dataflow wants.
+    /// Builds the operations. `is_published` returns true for the name of each output that the dataflow wants.
     ///
     /// # Errors
     /// Devices or a configuration that can't be used; two operations with an output of the same name.
@@ -170,7 +176,7 @@ impl App {
     }
 }
 
-/// Warns of inputs that come from the dataflow although an operation publishes them, because that operation comes later.
+/// Returns a warning for each input that is taken from the dataflow although a later operation publishes an output of its name.
 fn order_warnings(operations: &[Registration]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (i, taker) in operations.iter().enumerate() {

@@ -1,4 +1,6 @@
-//! The chains of a configuration file, which several operations may name.
+//! The kinematic chains of a configuration file, which several operations may name.
+//!
+//! A URDF is read when an operation first asks for its chain, and once only, so that operations share the chain.
 
 use robocache_ops::kinematics::{Chain, ChainSource};
 use robocache_yaml::{did_you_mean, listed};
@@ -6,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// The section `chains:`. A URDF is read when an operation first asks for a chain of it: nodes that share a file need only the
-/// URDFs that they use.
+/// The section `chains:`, by the chains' names. A URDF is read when an operation first asks for a chain of it: nodes that share
+/// a file need only the URDFs that they use.
 #[derive(Debug, Default)]
 pub(super) struct Chains(BTreeMap<String, NamedChain>);
 
@@ -17,12 +19,12 @@ struct NamedChain {
     read: OnceLock<Arc<Chain>>,
 }
 
-/// The reason why there is no chain of a name.
+/// Reason why the kinematic chain that a section names can't be used.
 #[derive(Debug)]
 pub(super) enum ChainProblem {
-    /// The section does not have a chain of this name.
+    /// The section `chains:` has no chain of this name; the text lists the names that it has.
     Unknown(String),
-    /// The chain can't be read.
+    /// The URDF of the chain can't be read; the text says why.
     Unusable(String),
 }
 
@@ -35,7 +37,8 @@ impl Chains {
         Self(sources.into_iter().map(unread).collect())
     }
 
-    /// Returns the chain of a name. A relative path of its URDF starts at `folder`.
+    /// Returns the kinematic chain called `name`, which is read on the first call. A relative path of its URDF starts at
+    /// `folder`.
     pub(super) fn get(&self, name: &str, folder: &Path) -> Result<Arc<Chain>, ChainProblem> {
         let Some(found) = self.0.get(name) else {
             let names: Vec<&String> = self.0.keys().collect();
@@ -50,7 +53,7 @@ impl Chains {
         Ok(found.read.get_or_init(|| Arc::new(chain)).clone())
     }
 
-    /// Warnings about the chains that were read.
+    /// Warnings about the kinematic chains that operations have asked for so far, each with the chain's name.
     pub(super) fn read_warnings(&self) -> Vec<String> {
         let read = self
             .0
@@ -63,7 +66,7 @@ impl Chains {
         .collect()
     }
 
-    /// Warnings about a chain; none if it can't be read.
+    /// Warnings about the kinematic chain called `name`; empty if the chain does not exist or can't be read.
     pub(super) fn warnings(&self, name: &str, folder: &Path) -> Vec<String> {
         let chain = self.0.get(name).and_then(|found| found.source.read(folder).ok());
         chain.map_or_else(Vec::new, |chain| chain.warnings().to_vec())

@@ -1,3 +1,7 @@
+//! The configuration file: its sections, and the keys that hold for all operations.
+//!
+//! A section is checked when its plugin is built. Each error names the file, the key and the allowed values.
+
 use super::chains::{ChainProblem, Chains};
 use super::residence::Residences;
 use super::{AppError, Plugin, Value, folder};
@@ -27,16 +31,17 @@ const SECTIONS: [&str; 11] = [
     "lerobot",
 ];
 
-/// Keys that hold for all operations.
+/// Keys at the top of the file that hold for all operations.
 const COMMON_KEYS: [&str; 6] = [CHAINS, "device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
 
-/// Key of the limit to the device memory of an operation: at the top of the file for all, or in the section of one.
+/// Key of the limit to the device memory of an operation. At the top of the file it holds for each operation, in a section for
+/// the operation of that section.
 const MAX_DEVICE_MB: &str = "max_device_mb";
 
 /// Key of the folder of the nodes' status files.
 const STATUS: &str = "status";
 
-/// Key of the robot's chains, which operations name.
+/// Key of the section with the robot's kinematic chains, which operations name.
 const CHAINS: &str = "chains";
 
 /// A configuration file: its sections, each of them read by the plugin of that name. The default stands for an app without a
@@ -45,12 +50,12 @@ const CHAINS: &str = "chains";
 pub struct Config {
     file: PathBuf,
     sections: BTreeMap<String, Value>,
-    /// `None` if the file does not list `plugins:`.
+    /// Entries of `plugins:`, each with its plugin's name and section, in order; `None` if the file does not have the key.
     plugins: Option<Vec<(String, Value)>>,
     device: DeviceChoice,
     devices: Option<Vec<usize>>,
     max_bytes: Option<usize>,
-    /// The folder of status files.
+    /// Folder of the nodes' status files; `None` if the file does not have the key `status`.
     status: Option<PathBuf>,
     chains: Chains,
 }
@@ -71,7 +76,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     ///
     /// # Errors
     /// The file can't be read, or is not a configuration. Its sections are checked when the app is built.
@@ -84,7 +89,7 @@ impl Config {
         Self::parse(file, &text)
     }
 
-    /// Reads the text of a file; `file` is for messages.
+    /// Parses the text of a configuration file. `file` names it in errors.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
@@ -122,7 +127,7 @@ impl Config {
         Ok(config)
     }
 
-    /// A configuration without sections.
+    /// Makes a configuration without sections. `file` names it in errors.
     fn of(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
@@ -157,7 +162,7 @@ impl Config {
         Ok(self)
     }
 
-    /// The names of the sections at the top of the file, sorted.
+    /// Names of the sections at the top level of the file, sorted.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
         self.sections.keys().map(String::as_str)
     }
@@ -171,8 +176,8 @@ impl Config {
         section.map(|section| self.section(name, section)).transpose()
     }
 
-    /// Returns the chain of the section `chains:` that is called `name`, as the value at `key` of `section` says. A chain is
-    /// read on the first call.
+    /// Returns the kinematic chain `name` of the section `chains:`. The chain is read on the first call. The parameters `section`
+    /// and `key` are the place in the configuration that names the chain: an error refers to it.
     ///
     /// # Errors
     /// No chain of this name, reported at `key`. A URDF that can't be read, or does not have the chain, reported at the chain.
@@ -184,8 +189,8 @@ impl Config {
         })
     }
 
-    /// Warnings about a chain of the section `chains:`, such as limits that seem to be degrees; none if it can't be read. A
-    /// node logs them when it reads the chain.
+    /// Warnings about the kinematic chain `name` of the section `chains:`, such as limits that seem to be degrees. Empty if the
+    /// chain can't be read. A node logs the warnings about the chains that its operations use.
     pub fn chain_warnings(&self, name: &str) -> Vec<String> {
         self.chains.warnings(name, self.file.parent().unwrap_or(Path::new("")))
     }
@@ -205,12 +210,12 @@ impl Config {
         folder::check(&base.join(folder)).map_err(|problem| self.error(STATUS, problem))
     }
 
-    /// The folder of status files, if the configuration names one.
+    /// Folder of the nodes' status files; `None` if the file does not have the key `status`.
     pub(super) fn status(&self) -> Option<&Path> {
         self.status.as_deref()
     }
 
-    /// The file that the configuration came from.
+    /// Path of the configuration file, which errors name.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
@@ -229,7 +234,7 @@ impl Config {
         Ok(placement.with_max_bytes(self.max_bytes))
     }
 
-    /// Warns of the sections of plugins that are not used, because the file lists `plugins:`.
+    /// Returns a warning for each section of a plugin that is not used, because the file lists `plugins:`.
     pub(super) fn unused_sections(&self, plugins: &[Box<dyn Plugin>]) -> Vec<String> {
         let is_plugin = |key: &&String| plugins.iter().any(|plugin| plugin.name() == key.as_str());
         let unused = self.sections.keys().filter(|key| self.has_plugins() && is_plugin(key));
@@ -240,13 +245,13 @@ impl Config {
             .collect()
     }
 
-    /// Warnings about the chains that were read.
+    /// Warnings about the kinematic chains that operations have asked for so far, each with the chain's name.
     pub(super) fn read_chain_warnings(&self) -> Vec<String> {
         self.chains.read_warnings()
     }
 
-    /// The plugins to build, in order, each with its section: those that `plugins:` lists, else all of them. Plugins that the
-    /// program configures are always among them.
+    /// Returns the plugins to build, in order, each with its section: those that the key `plugins:` lists, or all plugins if the
+    /// file does not have the key. Plugins that the program configures and the list lacks come first.
     pub(super) fn steps(&self, plugins: &[Box<dyn Plugin>]) -> Result<Vec<Step>, AppError> {
         let names: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
         let mut known: Vec<&str> = SECTIONS.to_vec();
@@ -311,18 +316,18 @@ impl Config {
         Ok(steps)
     }
 
-    /// Takes the limit to device memory out of a section, if there is one.
+    /// Removes `max_device_mb` from a section, and returns it in bytes; `None` if the key is absent.
     pub(super) fn take_max_bytes(&self, label: &str, section: &mut Value) -> Result<Option<usize>, AppError> {
         let own = take_key(section, MAX_DEVICE_MB).map(max_bytes).transpose();
         own.map_err(|problem| self.error(label, format!("{MAX_DEVICE_MB}: {problem}")))
     }
 
-    /// Reads a section into its typed configuration.
+    /// Deserializes a section to a plugin's configuration. `label` names the section in errors.
     pub(super) fn section<C: DeserializeOwned>(&self, label: &str, section: &Value) -> Result<C, AppError> {
         yaml::from_value(section).map_err(|misread| self.error(label, misread.to_string()))
     }
 
-    /// An error at a section of this file.
+    /// Makes an error that names this file and a section.
     pub(super) fn error(&self, section: &str, problem: String) -> AppError {
         AppError::Config {
             file: self.file.clone(),
@@ -332,13 +337,13 @@ impl Config {
     }
 }
 
-/// One operation to build.
+/// One plugin to build, with its part of the configuration.
 pub(super) struct Step {
-    /// Index among the plugins.
+    /// Index of the plugin among the plugins of the app.
     pub plugin: usize,
-    /// Section of the operation, if the file has one.
+    /// Section of the plugin; `None` if the file does not have one.
     pub section: Option<Value>,
-    /// Own name of the operation, if the file gives it one.
+    /// Name of the operation, from the key `name` of its entry in the file; `None` if the entry does not have the key.
     pub name: Option<String>,
 }
 
@@ -352,20 +357,20 @@ impl Step {
     }
 }
 
-/// Takes a key out of a section. A key that is null counts as absent.
+/// Removes a key from a section, and returns its value; `None` if the key is absent or null.
 fn take_key(section: &mut Value, key: &str) -> Option<Value> {
     let value = section.as_mapping_mut()?.remove(key)?;
     (!value.is_null()).then_some(value)
 }
 
-/// Takes the residence of payloads out of a section.
+/// Removes the key `residence` from a section, and parses its value; `None` if the key is absent.
 pub(super) fn take_residences(section: &mut Value) -> Result<Option<Residences>, String> {
     take_key(section, "residence")
         .map(|value| Residences::parse(&value))
         .transpose()
 }
 
-/// Takes the name out of an entry of `plugins:`.
+/// Removes the key `name` from an entry of `plugins:`, and returns its value; `None` if the key is absent.
 fn take_name(section: &mut Value) -> Result<Option<String>, String> {
     match take_key(section, "name") {
         None => Ok(None),
@@ -374,7 +379,7 @@ fn take_name(section: &mut Value) -> Result<Option<String>, String> {
     }
 }
 
-/// Converts a number of MiB to bytes.
+/// Converts a number of MiB, above 0 and up to 1e9, to bytes.
 fn max_bytes(value: Value) -> Result<usize, String> {
     match value.as_f64() {
         Some(mb) if mb > 0.0 && mb <= 1e9 => Ok((mb * f64::from(1 << 20)) as usize),
@@ -386,7 +391,7 @@ fn max_bytes(value: Value) -> Result<usize, String> {
     }
 }
 
-/// Parses the sections of a text by their keys. A key that stands there twice is an error.
+/// Parses a text to its sections, by their keys. A key that occurs twice is an error.
 fn sections(text: &str) -> Result<BTreeMap<String, Value>, String> {
     let mapping = match yaml::value(text).map_err(|problem| problem.to_string())? {
         Value::Mapping(mapping) => mapping,

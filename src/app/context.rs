@@ -1,3 +1,7 @@
+//! The context in which a plugin is built: its configuration, its devices and the surroundings of its node.
+//!
+//! A refused operation fails the whole build, so that no node runs on a part of its configuration.
+
 use super::config::{Step, take_residences};
 use super::operation::SourceOperation;
 use super::residence::Residences;
@@ -10,15 +14,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Check of a message's size in bytes on an output. The error says why the message can't be sent.
+/// Function that checks if a message of this size, bytes, can be sent on an output (by name). Its error says why not.
 pub(super) type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
 
 /// A run of a dataflow, from its start to its end. Its nodes may be started several times in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Name of the run, which no other run has.
+    /// Unique id of the run: the id that dora gives to the dataflow.
     pub id: String,
-    /// Start of the run: the same time for all its nodes, and another for each run.
+    /// Start time of the run, the same for all its nodes and for restarts of a node.
     pub started: SystemTime,
 }
 
@@ -40,17 +44,18 @@ pub struct BuildContext<'a> {
     own_name: Option<String>,
     section: Option<Value>,
     placement: Placement,
-    /// Residences of the plugin's payloads, if its section has any.
+    /// Residences of the plugin's payloads; `None` if its section does not have the key `residence`.
     residences: Option<Residences>,
     operations: &'a mut Vec<Registration>,
-    /// The outputs of all plugins whose payloads are to be in a ring.
+    /// Names of the outputs, of all plugins, whose payloads go into a ring, each with the ring's settings.
     in_rings: &'a mut Vec<(String, OutputResidence)>,
-    /// The reason why an operation that was added is refused.
+    /// Error of the first added operation that is refused: the build then fails.
     refused: Option<AppError>,
 }
 
 impl<'a> BuildContext<'a> {
-    /// The context of one plugin of the configuration.
+    /// Makes the context for a step of the build. Operations that the plugin adds are appended to `operations`, and their rings to
+    /// `in_rings`.
     pub(super) fn new(
         step: Step,
         plugin: &dyn Plugin,
@@ -87,13 +92,13 @@ impl<'a> BuildContext<'a> {
         Ok(context)
     }
 
-    /// Builds the plugin.
+    /// Builds the plugin in this context. Fails if the plugin fails, or if an operation that it added is refused.
     pub(super) fn build(mut self, plugin: &dyn Plugin) -> Result<(), AppError> {
         plugin.build(&mut self)?;
         self.refused.map_or(Ok(()), Err)
     }
 
-    /// The configuration of the plugin that is being built, from its section.
+    /// Reads the configuration of the plugin that is being built from its section.
     ///
     /// # Errors
     /// No section; unknown keys or wrong types, with the file, the key and what is allowed.
@@ -107,7 +112,7 @@ impl<'a> BuildContext<'a> {
         }
     }
 
-    /// The configuration of the plugin that is being built: `given` by the program, else read from its section.
+    /// Returns the configuration of the plugin that is being built: `given` by the program, else read from its section.
     ///
     /// # Errors
     /// The errors of [`config`](Self::config).
@@ -129,7 +134,7 @@ impl<'a> BuildContext<'a> {
         self.own_name.as_deref().unwrap_or(self.plugin)
     }
 
-    /// Name in errors of the plugin that is being built.
+    /// Text that names the plugin in errors, with its own name if it has one.
     fn label(&self) -> String {
         match &self.own_name {
             None => self.plugin.to_owned(),
@@ -142,7 +147,8 @@ impl<'a> BuildContext<'a> {
         self.config.error(&self.label(), error.to_string())
     }
 
-    /// Returns the chain of the section `chains:` that is called `name`, as the value at `key` of the plugin's section says.
+    /// Returns the kinematic chain `name` of the section `chains:`. `key` is the key of the plugin's section that names the chain:
+    /// an error refers to it.
     ///
     /// # Errors
     /// No chain of this name, reported at `key`. A URDF that can't be read, or does not have the chain, reported at the chain.
@@ -160,17 +166,17 @@ impl<'a> BuildContext<'a> {
         self.surroundings.is_check
     }
 
-    /// The folder of the nodes' status files, if the configuration names one.
+    /// Folder of the nodes' status files; `None` if the configuration does not have the key `status`.
     pub fn status(&self) -> Option<&Path> {
         self.config.status()
     }
 
-    /// The inputs that the dataflow wires, for an operation that takes all of them.
+    /// Names of the node's inputs in the dataflow, for an operation that takes all of them. Empty during a check.
     pub fn wired_inputs(&self) -> &[String] {
         &self.surroundings.wired
     }
 
-    /// The run of the dataflow; `None` outside of one.
+    /// The run of the dataflow; `None` if the process is not a node of one.
     pub fn run(&self) -> Option<&Run> {
         self.surroundings.run.as_ref()
     }
@@ -178,7 +184,7 @@ impl<'a> BuildContext<'a> {
     /// Checks that messages of `bytes` bytes can be made, and sent on an output if the dataflow wants it.
     ///
     /// # Errors
-    /// The limit that they exceed.
+    /// The limit that a message exceeds, as text.
     pub fn check_message_size(&self, output: &str, bytes: usize) -> Result<(), String> {
         if host_memory().is_some_and(|memory| bytes > memory) {
             return Err("more than the memory of this machine".to_owned());
@@ -189,7 +195,7 @@ impl<'a> BuildContext<'a> {
         }
     }
 
-    /// Registers a source. If it has a name of its own, that name is put before its outputs.
+    /// Registers a source. If the plugin has a name of its own, this name is put before the outputs: `name/output`.
     pub fn add_source(&mut self, outputs: Vec<String>, source: impl Source + 'static) {
         self.add_operation(Registration {
             name: self.name().to_owned(),
@@ -199,7 +205,7 @@ impl<'a> BuildContext<'a> {
         });
     }
 
-    /// Registers an operation. If it has a name of its own, that name is put before its outputs.
+    /// Registers an operation. If the plugin has a name of its own, this name is put before the outputs: `name/output`.
     pub fn add_operation(&mut self, mut registration: Registration) {
         if let Some(residences) = &self.residences {
             match residences.of(&registration.outputs, &self.placement) {
@@ -230,7 +236,7 @@ impl<'a> BuildContext<'a> {
     }
 }
 
-/// Size of this machine's memory in bytes, if the system tells it.
+/// Size of this machine's memory, bytes; `None` if the system does not tell it.
 fn host_memory() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -12,21 +12,21 @@ pub enum AppError {
         file: PathBuf,
         /// The section, such as `fuse`; `configuration` for the file as a whole.
         section: String,
-        /// The key, its value and what is allowed.
+        /// Text that names the key, its value and the allowed values.
         problem: String,
     },
     /// An operation can't go on.
     #[error("{operation}: {error}")]
     Operation {
-        /// The operation.
+        /// Name of the operation.
         operation: String,
-        /// The cause.
+        /// Error that the operation returned, or gave to [`Outbox::end`](super::Outbox::end).
         error: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl AppError {
-    /// Makes the error of an operation.
+    /// Makes the error of the operation with this name.
     pub(super) fn of(operation: &str, error: impl Into<Fault>) -> Self {
         Self::Operation {
             operation: operation.to_owned(),

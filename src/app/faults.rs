@@ -1,33 +1,38 @@
+//! Counts of faults, warnings and normal events, and their lines in the log.
+//!
+//! A site is an input or an output at which they are counted. Each kind of event at each site has a rate limit of its own. A count
+//! that the limit held back is logged later, at the latest at the end of the node.
+
 use super::diagnostics::Faulty;
 use super::rate_limit::RateLimit;
 use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
-/// Least time between two log lines of one kind.
+/// Shortest time between two log lines of one kind at one site.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Time after which counts that the limit held back are logged.
+/// Time after which counts that the rate limit held back are logged.
 const SAY_AFTER: Duration = Duration::from_secs(10);
 
 /// The reason why a sample or a message is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// More messages or samples waited than may wait.
+    /// Dropped because more messages or samples waited than the limit allows.
     Overflow,
-    /// A NaN or an infinity.
+    /// Dropped for a NaN or an infinity among the values.
     NonFinite,
-    /// A wrong length or shape.
+    /// Dropped for a wrong length or shape of the payload.
     Length,
-    /// A wrong stamp, or none.
+    /// Dropped for a wrong or missing timestamp.
     Stamp,
-    /// A value beyond the limits of the computation.
+    /// Dropped for a value beyond the limits of the computation.
     Range,
-    /// A pose for which no joints were found.
+    /// Pose that was dropped because no joints were found for it.
     Unreachable,
 }
 
 impl Dropped {
-    /// Number of reasons.
+    /// Number of reasons, the length of an array of counts by reason.
     pub(super) const REASONS: usize = Self::Unreachable as usize + 1;
 }
 
@@ -41,16 +46,16 @@ pub(super) struct Faults {
 struct Site {
     name: String,
     kinds: Vec<Kind>,
-    /// Counts by reason, [`Dropped`], for the diagnostics.
+    /// Counts of dropped samples and messages by reason, [`Dropped`], for the diagnostics.
     dropped: [u64; Dropped::REASONS],
 }
 
 struct Kind {
-    /// Empty for errors: their message says what they are.
+    /// Name of the kind, in the summary of the run. Empty for errors, whose messages say what they are.
     name: &'static str,
     level: Severity,
     rate: RateLimit,
-    /// Words of the last line.
+    /// Text of the last logged line, without the counts.
     words: String,
 }
 
@@ -95,12 +100,12 @@ impl Faults {
         site.kinds[kind].rate.add(1);
     }
 
-    /// Counts samples or messages that are not used, by the reason. It logs nothing.
+    /// Counts `times` samples or messages of a site as dropped for the reason `why`. Logs nothing.
     pub(super) fn drop(&mut self, site: usize, why: Dropped, times: u64) {
         self.sites[site].dropped[why as usize] += times;
     }
 
-    /// Sums the faults at some sites.
+    /// Sums the faults and the dropped messages of some sites, and finds the last line of the log about a fault.
     pub(super) fn faulty(&self, sites: impl Iterator<Item = usize>) -> Faulty<'_> {
         let mut faulty = Faulty::default();
         let mut last_said = None;
@@ -134,7 +139,7 @@ impl Faults {
         }
     }
 
-    /// Every site with its number of faults and warnings.
+    /// Every site's name, with its number of faults and warnings since the start.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.sites.iter().map(|site| {
             let count = site.faults().map(|kind| kind.rate.count()).sum();
@@ -171,12 +176,12 @@ impl Faults {
 }
 
 impl Site {
-    /// The kinds other than normal events.
+    /// The kinds of faults and warnings, without normal events.
     fn faults(&self) -> impl Iterator<Item = &Kind> {
         self.kinds.iter().filter(|kind| kind.level != Severity::Info)
     }
 
-    /// Returns the index of the kind of that name, which is added if it is missing.
+    /// Returns the index of the kind with this name, which is added with `level` if it is missing.
     fn kind(&mut self, name: &'static str, level: Severity) -> usize {
         let found = self.kinds.iter().position(|other| other.name == name);
         found.unwrap_or_else(|| {

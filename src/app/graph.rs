@@ -1,4 +1,7 @@
 //! The operations of a node, and the messages between them.
+//!
+//! A message reaches every operation that takes it, in the order of the operations, before the graph handles the next event. A
+//! message that can't be used is counted, and never stops the graph.
 
 mod delivery;
 mod wiring;
@@ -16,11 +19,11 @@ use robocache_stream::{Message, Selection};
 use robocache_yaml::Json;
 use std::time::Instant;
 
-/// Most calls in a row of an operation that is due, before other work gets its turn.
+/// Largest number of timed calls in a row of one operation, before the next operation gets its turn.
 const WAKES_AT_ONCE: usize = 64;
 
-/// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. It has no event
-/// loop: whoever owns it feeds it messages, and a [`Sink`] gets what it publishes.
+/// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. A graph has no event
+/// loop: its owner feeds it messages, and a [`Sink`] takes the messages that it publishes.
 ///
 /// ```
 /// use robocache::prelude::*;
@@ -68,8 +71,10 @@ const WAKES_AT_ONCE: usize = 64;
 /// ```
 pub struct Graph {
     nodes: Vec<Node>,
-    /// The inputs that come from the dataflow, each with the operations and inputs that take it.
+    /// Names of the inputs that come from the dataflow, each with its consumers: index of the operation, index of the operation's
+    /// input.
     externals: Vec<(String, Vec<(usize, usize)>)>,
+    /// Index of the site in `Faults` at which each input of `externals` counts its faults, in the same order.
     external_sites: Vec<usize>,
     shared: Shared,
     memory: HostMemory,
@@ -77,16 +82,16 @@ pub struct Graph {
     warnings: Vec<String>,
 }
 
-/// Parts that every operation of a node uses.
+/// State that all operations of a graph share.
 #[derive(Default)]
 struct Shared {
     internal: InternalMessages,
     faults: Faults,
-    /// The reason why the node has to end.
+    /// Error that ends the node, from an operation that can't go on; `None` while the node runs.
     ended: Option<AppError>,
-    /// Memory for copying a message to the host, if its consumer does not take it on its device any more.
+    /// Reused buffer for a message that is on a device, and whose consumer wants it on the host.
     on_host: Option<Message>,
-    /// Diagnostics, if somebody wants them.
+    /// Collector of the diagnostics; `None` if nobody wants them.
     diagnostics: Option<Diagnostics>,
 }
 
@@ -96,7 +101,7 @@ struct Node {
     operation: Box<dyn Operation>,
     inputs: Vec<InputRoute>,
     outputs: Vec<OutputRoute>,
-    /// The inputs that are outputs of earlier operations.
+    /// Inputs of this operation that are outputs of earlier operations.
     internals: Vec<InternalInput>,
     wake: Wake,
     is_source: bool,
@@ -106,12 +111,12 @@ struct InternalInput {
     input: usize,
     /// Index of the operation that the input comes from, and index of that operation's output.
     from: (usize, usize),
-    /// The device at which the operation wanted it when it was last asked.
+    /// Device that `Operation::device_of_input` returned last for this input.
     device: Option<Device>,
 }
 
 impl Node {
-    /// Returns the operation and an outbox for it.
+    /// Returns the operation, and an outbox that publishes on the operation's outputs.
     fn parts<'a>(&'a mut self, shared: &'a mut Shared, sink: &'a mut dyn Sink) -> (&'a mut dyn Operation, Outbox<'a>) {
         let out = Outbox {
             operation: &self.name,
@@ -165,12 +170,14 @@ impl Graph {
         &self.warnings
     }
 
-    /// The outputs whose payloads are to be in a ring. The sender of the payloads makes the ring.
+    /// Names of the outputs whose payloads go into a ring (shared or device memory), each with the ring's settings. The [`Sink`]
+    /// makes the rings.
     pub fn residences(&self) -> &[(String, OutputResidence)] {
         &self.residences
     }
 
-    /// The inputs that have to come from the dataflow, each with the first operation that takes it.
+    /// Names of the inputs that have to come from the dataflow, each with the first operation that takes it. Other methods take the
+    /// index in this list as `external`.
     ///
     /// A misspelt input of an operation is one of these, too, and the operation waits for it: compare them with the streams
     /// that you have.
@@ -181,7 +188,7 @@ impl Graph {
         })
     }
 
-    /// Inputs and outputs of each operation, in words.
+    /// One line of text for each operation: its name, its inputs and its outputs.
     pub fn operations(&self) -> impl Iterator<Item = String> {
         self.nodes.iter().map(|node| {
             let list = |names: Vec<&str>| match names.as_slice() {
@@ -194,25 +201,25 @@ impl Graph {
         })
     }
 
-    /// The outputs of all operations.
+    /// Names of the outputs of all operations, in the order of the operations, whether the dataflow wants them or not.
     pub fn outputs(&self) -> impl Iterator<Item = &str> {
         let outputs = self.nodes.iter().flat_map(|node| &node.outputs);
         outputs.map(|output| output.name.as_str())
     }
 
-    /// Places at which faults are counted, such as "fuse: input `force`", each with its number of faults and warnings, which
-    /// may be 0.
+    /// Places at which faults are counted, such as "fuse: input `force`", each with its number of faults and warnings since the
+    /// start, which may be 0.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         self.shared.faults.counts()
     }
 
-    /// Faults and warnings by kind: the place, the number, and the last line of the log about them.
+    /// Faults and warnings, an item for each place and kind: the place, the number, and the last line of the log.
     pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.shared.faults.causes()
     }
 
-    /// Selection of an input of the dataflow, for a [`Selector`](robocache_stream::Selector). `None` if its operations want
-    /// different selections.
+    /// Form in which the operations that take an input of the dataflow read its payloads, for a
+    /// [`Selector`](robocache_stream::Selector). `None` if they read them in different forms.
     ///
     /// # Panics
     /// If there is no such input.
@@ -239,8 +246,8 @@ impl Graph {
         self.hand_on(external, InputMessage::Borrowed(message), is_unread, sink);
     }
 
-    /// Hands a message to the operations that take an input of the dataflow. A message that can't be read goes only to those
-    /// that [take any](Operation::takes_any).
+    /// Hands a message to the operations that take an input of the dataflow. If `is_unread`, the message can't be read, and only
+    /// operations that [take any](Operation::takes_any) message get it.
     fn hand_on(&mut self, external: usize, mut message: InputMessage<'_>, is_unread: bool, sink: &mut dyn Sink) {
         let takers = self.externals[external].1.len();
         for i in 0..takers {
@@ -256,7 +263,8 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// Tells the operations that the state of an input of the dataflow changed.
+    /// Tells the operations that an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)) was closed,
+    /// or opened again.
     ///
     /// # Panics
     /// If there is no such input.
@@ -275,7 +283,8 @@ impl Graph {
         }
     }
 
-    /// Sets a parameter: of the operation whose name stands before the key, or of every operation that has it.
+    /// Sets a live parameter. The key `name.key` sets it in the operation `name`, and `key` alone in every operation that has it. A
+    /// parameter that is refused or unknown is logged, and changes nothing.
     pub fn parameter(&mut self, key: &str, value: &Value, sink: &mut dyn Sink) {
         let mut is_known = false;
         let json = Json(value);
@@ -334,8 +343,8 @@ impl Graph {
         self.shared.ended.take().map_or(Ok(()), Err)
     }
 
-    /// Time at which an operation next wants to be called. The present time if an operation can't go on: [`wake`](Self::wake)
-    /// returns its error.
+    /// Earliest time at which an operation wants to be called; `None` if no operation does. It is the present time if an operation
+    /// can't go on: [`wake`](Self::wake) then returns its error.
     pub fn next_wake(&self) -> Option<Instant> {
         if self.shared.ended.is_some() {
             return Some(Instant::now());
@@ -347,7 +356,7 @@ impl Graph {
         times.min()
     }
 
-    /// True if the node has only sources of its own, and all of them are done.
+    /// True if no input comes from the dataflow, and all sources are done: nothing more will be published.
     pub fn is_done(&self) -> bool {
         let mut sources = self.nodes.iter().filter(|node| node.is_source);
         self.externals.is_empty() && sources.all(|node| node.wake == Wake::Done)
@@ -379,7 +388,7 @@ impl Graph {
         }
     }
 
-    /// Starts to gather the figures of a [`report`](Self::report). Before this call nothing is gathered.
+    /// Starts to collect diagnostics for [`report`](Self::report). Before this call nothing is collected.
     pub fn gather_diagnostics(&mut self) {
         let operations = self.nodes.iter().map(|node| {
             let inputs = node.inputs.iter().map(|input| input.name.as_str());
@@ -388,9 +397,9 @@ impl Graph {
         self.shared.diagnostics = Some(Diagnostics::new(operations));
     }
 
-    /// The diagnostics of the operations, if they are [gathered](Self::gather_diagnostics). Faults and losses are judged from
-    /// one call to the next: an event loop calls it once a second. The node's name and the depth of its queue are missing in
-    /// it.
+    /// Makes the report of the operations; `None` unless [`gather_diagnostics`](Self::gather_diagnostics) was called. Faults and
+    /// losses are judged from one call to the next, so an event loop calls it once a second. The caller adds the node's id and the
+    /// depth of its queue.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
         let Self { nodes, externals, .. } = self;
         let faults = &self.shared.faults;
@@ -412,10 +421,10 @@ impl Graph {
     }
 }
 
-/// Parts for the event loop of a dataflow, whose messages are checked when they are read.
+/// Methods for dora's event loop, which has checked its messages when it read them.
 #[cfg(feature = "dora")]
 impl Graph {
-    /// Source of the memory that messages to this graph should have.
+    /// Allocator for the memory of messages that are fed to this graph.
     pub(crate) fn host_memory(&self) -> &HostMemory {
         &self.memory
     }
@@ -435,14 +444,15 @@ impl Graph {
         }
     }
 
-    /// Counts messages at an input of the dataflow that were dropped, as too many waited.
+    /// Counts `times` messages of an input of the dataflow that were lost before they came to the graph. `kind` and `message` are
+    /// for the log.
     pub(crate) fn external_loss(&mut self, external: usize, kind: &'static str, times: u64, message: &str) {
         let site = self.external_sites[external];
         self.shared.faults.drop(site, Dropped::Overflow, times);
         self.shared.faults.warn(site, kind, times, message);
     }
 
-    /// Logs the counts that the rate limit has held back for a while. It is to be called every few seconds.
+    /// Logs the counts that the rate limit has held back for ten seconds. The event loop calls it every second.
     pub(crate) fn log_suppressed(&mut self, now: Instant) {
         self.shared.faults.log_suppressed(now);
     }

@@ -1,3 +1,8 @@
+//! The traits of running operations and sources, and the values that they exchange with the graph that calls them.
+//!
+//! One thread makes all calls, one at a time. An error that a call returns for a message never ends the node; an error of a timed
+//! call, or of the end, does.
+
 use super::{Diagnosis, HealthIssue, Outbox, Value};
 use robocache_device::Device;
 use robocache_stream::{Message, Selection};
@@ -105,28 +110,28 @@ use std::time::Instant;
 /// # }
 /// ```
 pub trait Operation {
-    /// Takes a message of one of the inputs (by its index in the registration). [`Message::samples`] walks its samples. An
-    /// error is the sender's fault; report other events with [`Outbox::warn`].
+    /// Takes a message of the input with the index `input` in the registration. [`Message::samples`] walks its samples. An error
+    /// counts as the sender's fault; report other events with [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
-    /// Takes a message that nobody else needs any more, like [`input`](Self::input). An operation that holds messages exchanges
-    /// it ([`std::mem::swap`]) for a message that it holds no longer, and copies nothing. The memory of that message is then
-    /// reused.
+    /// Takes a message that no other operation needs; the default calls [`input`](Self::input). An operation that keeps messages
+    /// may swap this message with an old one ([`std::mem::swap`]) and copy nothing. The graph then reuses the memory of the old
+    /// message.
     fn input_owned(&mut self, input: usize, message: &mut Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.input(input, message, out)
     }
 
-    /// The GPU on which the operation takes the flat tensors of an input as they are, from operations of this process that have
-    /// them there: [`Data::Device`](robocache_stream::Data::Device). On any other input messages are on the host.
+    /// Device whose memory may hold the flat tensors of an input: [`Data::Device`](robocache_stream::Data::Device). Only operations
+    /// of this process send such tensors. With `None`, the default, the input's messages are on the host.
     ///
-    /// The graph asks before and after each message, so that the answer may change: an operation whose device has no memory
-    /// left goes back to the host. Messages in flight are then copied to the host.
+    /// The graph asks before and after each message, so the answer may change. An operation whose device has no memory left returns
+    /// `None` from then on. Messages in flight are then copied to the host.
     fn device_of_input(&self, _input: usize) -> Option<Device> {
         None
     }
 
-    /// Selection of an input whose payloads are structs of other software: [`Selection`]. It holds for an input from the
-    /// dataflow. Messages of other operations of this process come as they are.
+    /// Form in which the operation reads an input whose payloads are structs of other software: [`Selection`]. It applies to inputs
+    /// from the dataflow. Messages of other operations of this process come unchanged, as all messages do by default.
     fn selection(&self, _input: usize) -> Selection {
         Selection::default()
     }
@@ -137,32 +142,32 @@ pub trait Operation {
         false
     }
 
-    /// True if the last call left work to do, so that its messages are delivered before it makes more. [`resume`](Self::resume)
-    /// is called until this is false, before any other event.
+    /// True if the last call left work to do. The graph delivers the messages published so far, and calls [`resume`](Self::resume)
+    /// until this is false, before any other event.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Goes on with the work that the last call left. The message is still the one of that call, if it had one, or the one that
-    /// [`input_owned`](Self::input_owned) left in its place.
+    /// Continues the work that the last call left. `message` is the message of that call, if it had one. After
+    /// [`input_owned`](Self::input_owned) it is the message that the operation left in its place.
     fn resume(&mut self, _message: Option<&Message>, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Takes a change of an input's state.
+    /// Handles that an input of the operation was closed, or opened again. The default does nothing.
     fn changed(&mut self, _input: usize, _change: Change, _out: &mut Outbox<'_>) {}
 
-    /// Notes that a number of messages of an input came that can't be read. They are counted already, and are not
-    /// handed over.
+    /// Handles that `messages` messages of an input could not be decoded. The graph has counted them as faults, and does not pass
+    /// them to [`input`](Self::input).
     fn unreadable(&mut self, _input: usize, _messages: u64) {}
 
-    /// Complaint about an input, for the diagnostics, in the words of the operation's log.
+    /// Present problem of an input, for the diagnostics, worded as in the operation's log; `None` if there is no problem.
     fn health_issue(&self, _input: usize) -> Option<&HealthIssue> {
         None
     }
 
-    /// Facts about an input that only the operation knows, for the diagnostics: asked for once a second while somebody
-    /// wants them. An input's part of an observation goes to [`Outbox::figures`].
+    /// Values of the diagnostics that only the operation knows of an input, such as its late samples. The graph asks once a second
+    /// while diagnostics are wanted. Ages and validity in observations go to [`Outbox::figures`] instead.
     fn diagnosis(&self, _input: usize) -> Diagnosis {
         Diagnosis::default()
     }
@@ -174,13 +179,13 @@ pub trait Operation {
         Ok(false)
     }
 
-    /// Does work that is due at a time. It is called at the start and at the time that it last returned. An error ends the
-    /// node.
+    /// Does the work that is due at `now`, and returns the time of the next call. The first call is at the start of the node. An
+    /// error ends the node.
     fn wake(&mut self, _now: Instant, _out: &mut Outbox<'_>) -> Result<Wake, Fault> {
         Ok(Wake::Never)
     }
 
-    /// Finishes the work at the end of the node. An error makes it end with exit code 1.
+    /// Finishes the held work at the end of the node, when no more messages come. An error makes the node end with exit code 1.
     fn finish(&mut self, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
     }
@@ -208,7 +213,7 @@ impl<S: Source> Operation for SourceOperation<S> {
     }
 }
 
-/// A change of an input's state.
+/// A change of an input's state, as the graph tells it to [`Operation::changed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The input is closed: no more messages come, unless it opens again.
@@ -217,14 +222,14 @@ pub enum Change {
     Opened,
 }
 
-/// Time at which an operation wants to be called.
+/// Time of the next call of [`Operation::wake`] or [`Source::wake`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// No time: messages and other events alone call it.
+    /// No timed call. Messages and other events still call the operation.
     Never,
-    /// Time of the next call.
+    /// A call at this time, or at once if it has passed.
     At(Instant),
-    /// No time any more: the source has nothing more to publish. A node ends when all its sources are done.
+    /// No further call: the source has published everything. A node ends when all its sources are done.
     Done,
 }
 
@@ -232,7 +237,7 @@ pub enum Wake {
 pub struct Fault(Box<dyn std::error::Error + Send + Sync>);
 
 impl Fault {
-    /// The error within.
+    /// Unwraps the boxed error, whose text the log shows.
     pub fn into_inner(self) -> Box<dyn std::error::Error + Send + Sync> {
         self.0
     }

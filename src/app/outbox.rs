@@ -1,3 +1,8 @@
+//! The outbox, through which an operation publishes messages and reports faults, and the sinks behind it.
+//!
+//! Messages to operations of this process are queued, and delivered after the call that published them. A message that can't be
+//! sent is counted, and never holds up another consumer.
+
 use super::diagnostics::{Diagnostics, Figures};
 use super::faults::{Dropped, Faults};
 use super::pool::MessagePool;
@@ -6,7 +11,7 @@ use robocache_device::Device;
 use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload};
 
-/// Bytes that one call should publish to other operations at most, before it returns and they take them.
+/// Number of bytes that one call publishes to operations of this process. From this number on, [`Outbox::is_full`] is true.
 const MAX_IN_FLIGHT_BYTES: usize = 16 << 20;
 
 /// A destination of published messages: a dataflow, or a test.
@@ -25,12 +30,14 @@ pub trait Sink {
         fill: &mut dyn FnMut(&mut Payload<'_>, &mut Header),
     ) -> Result<(), Fault>;
 
-    /// The device at which the sink takes tensors of an output as they are, if it does.
+    /// The GPU from whose memory the sink sends tensors of an output; `None`, the default, if it sends the output from the host
+    /// only.
     fn gpu(&self, _output: &str) -> Option<&Gpu> {
         None
     }
 
-    /// Sends a payload of this layout that is on [that device](Self::gpu), and a header.
+    /// Sends a payload of this layout in the memory of [the sink's GPU](Self::gpu), with a header. `columns` are the parts of the
+    /// payload, in the order of the layout.
     ///
     /// # Errors
     /// Says why the payload can't be sent from there, such as a lack of memory. The caller then [sends](Self::send) it from the host.
@@ -49,12 +56,12 @@ pub(super) struct OutputRoute {
     pub name: String,
     pub published: bool,
     pub consumers: Vec<(usize, usize)>,
-    /// The device at which all consumers take tensors of the output.
+    /// Device on which all consumers in this process take tensors of the output; `None` for the host.
     pub device: Option<Device>,
-    /// The device at which the dataflow takes tensors of the output.
+    /// Device on which the dataflow takes tensors of the output, in a ring; `None` for the host.
     pub published_at: Option<Device>,
     pub fault_site: usize,
-    /// Index among the outputs of all operations.
+    /// Index of the output among the outputs of all operations.
     pub index: usize,
 }
 
@@ -85,17 +92,17 @@ pub(super) struct Delivery {
     pub operation: usize,
     pub input: usize,
     pub message: Message,
-    /// Index of the output that it came from, among the outputs of all operations.
+    /// Index of the output that published the message, among the outputs of all operations.
     pub from: usize,
 }
 
-/// Messages between operations: messages in flight, and the memory of messages that arrived.
+/// Queue of the messages in flight between operations of this process, and the reusable memory of delivered messages.
 #[derive(Default)]
 pub(super) struct InternalMessages {
     pub pending: std::collections::VecDeque<Delivery>,
-    /// Pool of each output: its memory on a device counts in the budget of the operation that sends.
+    /// Pools of messages, by the index of the output. Device memory in a pool counts in the budget of the operation that sends.
     pub pools: Vec<MessagePool>,
-    /// Memory for a host copy of a payload on a device.
+    /// Reused buffer for the host copy of a payload on a device.
     pub on_host: Option<Message>,
 }
 
@@ -132,13 +139,14 @@ pub struct Outbox<'a> {
     pub(super) times: MessageTimes,
     /// Bytes that this call has published to operations of this process.
     pub(super) in_flight_bytes: usize,
-    /// Diagnostics of the node, if they are wanted, and the index of the operation.
+    /// Collector of the node's diagnostics; `None` if nobody wants them.
     pub(super) diagnostics: Option<&'a mut Diagnostics>,
+    /// Index of the operation in the graph.
     pub(super) index: usize,
 }
 
 impl Outbox<'_> {
-    /// True if anybody gets the messages of this output (by its index in the registration).
+    /// True if the dataflow or an operation of this process takes the messages of this output (by its index in the registration).
     pub fn is_wanted(&self, output: usize) -> bool {
         let route = &self.outputs[output];
         route.published || !route.consumers.is_empty()
@@ -150,7 +158,7 @@ impl Outbox<'_> {
         self.in_flight_bytes >= MAX_IN_FLIGHT_BYTES
     }
 
-    /// Publishes a message: `fill` writes the payload and the header, once. Nothing is done if nobody listens.
+    /// Publishes a message: `fill` writes the payload and the header, once. `fill` is not called if nobody takes the output.
     ///
     /// Faults are counted and logged, and hold up nobody else. A message that can't be sent to the dataflow still reaches the
     /// operations of this process. A message whose header contradicts its payload reaches the dataflow alone.
@@ -183,8 +191,8 @@ impl Outbox<'_> {
         self.enqueue(route, last, message);
     }
 
-    /// True if a payload on this device is wanted there: by all operations that take this output or, if there are none, by the
-    /// dataflow. [`send_on_device`](Self::send_on_device) then saves its way through the host.
+    /// True if the consumers take payloads in this GPU's memory: all operations of this process that take the output or, without
+    /// any, the dataflow. [`send_on_device`](Self::send_on_device) then avoids a copy through the host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
         self.outputs[output].device == Some(gpu.device())
     }
@@ -196,7 +204,7 @@ impl Outbox<'_> {
     /// that copy or of the header are handled as in [`send`](Self::send).
     ///
     /// # Errors
-    /// The error of `fill`, or of the device. Nothing was sent then.
+    /// The error of `fill`, or of the device. After an error nothing was sent.
     pub fn send_on_device(
         &mut self,
         output: usize,
@@ -321,13 +329,13 @@ impl Outbox<'_> {
         self.faults.tally(self.inputs[input].fault_site, kind);
     }
 
-    /// Counts a sample or a message of one of the operation's inputs that is not used, by the reason, for the diagnostics. It
-    /// logs nothing: that is up to the caller.
+    /// Counts a sample or a message of one of the operation's inputs as dropped for the reason `why`, for the diagnostics. Logs
+    /// nothing: that is up to the caller.
     pub fn dropped(&mut self, input: usize, why: Dropped) {
         self.faults.drop(self.inputs[input].fault_site, why, 1);
     }
 
-    /// Returns the collector of figures about the operation's results, if somebody wants the diagnostics of the node.
+    /// Returns the collector of the operation's diagnostics; `None` if nobody wants them.
     pub fn figures(&mut self) -> Option<Figures<'_>> {
         let diagnostics = self.diagnostics.as_deref_mut()?;
         Some(diagnostics.of(self.index))

@@ -1,6 +1,10 @@
+//! The trait of plugins, which read a configuration and register operations.
+//!
+//! A plugin does no work of its own. Under `--check` it changes nothing outside the process.
+
 use super::{AppError, BuildContext, Operation};
 
-/// An operation that can be added to an [`App`](super::App).
+/// A kind of operation, which an [`App`](super::App) builds as its configuration says.
 ///
 /// A plugin is made by the program. When the app is built, [`build`](Self::build) is called once for every entry of `plugins:`
 /// with its name, or once if the configuration lists no plugins. It reads the configuration and registers an [`Operation`],
@@ -18,18 +22,19 @@ pub trait Plugin {
         ""
     }
 
-    /// True if it has its configuration from the program. It then needs no section, and runs even if `plugins:` does
-    /// not list it.
+    /// True if the plugin has its configuration from the program. It then needs no section, and runs even if `plugins:` does not
+    /// list it.
     fn is_configured(&self) -> bool {
         false
     }
 
-    /// Name that tells it from another plugin with the same [`name`](Self::name): see [`with_name`](Self::with_name).
+    /// Name that distinguishes the plugin from another with the same [`name`](Self::name): see [`with_name`](Self::with_name).
+    /// With `None` the plugin's name is also the name of its operation.
     fn own_name(&self) -> Option<&str> {
         None
     }
 
-    /// Reads its configuration with [`BuildContext::config`] or [`BuildContext::config_or`] and registers the operation with
+    /// Reads the configuration with [`BuildContext::config`] or [`BuildContext::config_or`] and registers the operation with
     /// [`BuildContext::add_operation`] or [`BuildContext::add_source`]. If [`BuildContext::is_check`], it must change nothing
     /// outside the process, and no input is wired.
     ///
@@ -37,8 +42,8 @@ pub trait Plugin {
     /// A configuration that can't be used.
     fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError>;
 
-    /// Gives it a name of its own, so that the same operation can run twice in a process. With the name `wrist` the operation
-    /// is `wrist` in the log and in live parameters (`wrist.max_wait_ms`). Its output `fused` is `wrist/fused`, for the
+    /// Gives the plugin a name of its own, so that the same operation can run twice in a process. With the name `wrist` the
+    /// operation is `wrist` in the log and in live parameters (`wrist.max_wait_ms`). Its output `fused` is `wrist/fused`, for the
     /// dataflow and for the operations after it. In a YAML file, `name: wrist` in an entry of `plugins:` does the same.
     fn with_name(self, name: impl Into<String>) -> Named<Self>
     where
@@ -79,14 +84,14 @@ impl<P: Plugin> Plugin for Named<P> {
     }
 }
 
-/// A running operation with its inputs and outputs.
+/// An operation to run, with the names of its inputs and outputs.
 pub struct Registration {
-    /// Name in the log and in live parameters: [`BuildContext::name`].
+    /// Name of the operation in the log and in live parameters: [`BuildContext::name`].
     pub name: String,
-    /// The inputs that it listens to; [`Operation::input`] gets their indices in this list.
+    /// Names of the inputs that the operation takes; [`Operation::input`] gets their indices in this list.
     pub inputs: Vec<String>,
-    /// The outputs that it publishes; [`Outbox::send`](super::Outbox::send) takes their indices in this list.
+    /// Names of the outputs that the operation publishes; [`Outbox::send`](super::Outbox::send) takes their indices in this list.
     pub outputs: Vec<String>,
-    /// The operation itself.
+    /// Operation that the graph calls.
     pub operation: Box<dyn Operation>,
 }

@@ -1,7 +1,11 @@
+//! Pools that reuse the memory of messages.
+//!
+//! A pool never grows past its bound: a message that does not fit is freed, or handed back to be freed.
+
 use robocache_device::HostMemory;
 use robocache_stream::Message;
 
-/// Bounded pool of used messages whose memory is reused: page-locked memory and device memory are scarce.
+/// Bounded pool of delivered messages whose memory is reused: page-locked memory and device memory are scarce.
 ///
 /// Each stream has a pool of its own, as its messages have one size.
 #[derive(Default)]
@@ -12,12 +16,12 @@ pub(crate) struct MessagePool {
     memory: HostMemory,
 }
 
-/// The most messages and bytes of a burst that are kept.
+/// Bounds of a [`MessagePool`] in messages and in bytes, beyond the messages that it always keeps.
 const MOST_MESSAGES: usize = 1024;
 const MOST_BYTES: usize = 64 << 20;
 
 impl MessagePool {
-    /// An empty pool that keeps `min_messages` messages however large they are. New messages get their memory from `memory`.
+    /// Makes an empty pool that keeps `min_messages` messages however large they are. New messages get their memory from `memory`.
     pub(crate) fn new(min_messages: usize, memory: &HostMemory) -> Self {
         Self {
             min_messages,
@@ -26,7 +30,7 @@ impl MessagePool {
         }
     }
 
-    /// Keeps one more message however large it is.
+    /// Raises by one the number of messages that are kept however large they are.
     pub(crate) fn keep_one_more(&mut self) {
         self.min_messages += 1;
     }
@@ -42,7 +46,7 @@ impl MessagePool {
         self.pop().unwrap_or_else(|| Message::new(&self.memory))
     }
 
-    /// Puts a message back. Returns it if it is over the bound, for the caller to drop where that holds nothing up.
+    /// Puts a message back. Returns the message if the pool is full: the caller frees it after it has released its locks.
     pub(crate) fn put(&mut self, message: Message) -> Option<Message> {
         let has_room = self.messages.len() < MOST_MESSAGES && self.bytes + message.capacity() <= MOST_BYTES;
         if !has_room && self.messages.len() >= self.min_messages {
@@ -72,7 +76,7 @@ pub(crate) struct HeldPools {
 const SMALL: usize = 1 << 16;
 
 impl HeldPools {
-    /// An empty pool for each input.
+    /// Makes an empty pool for each input. `max_bytes` is the bound of all pools and held messages together.
     pub(crate) fn new(inputs: usize, max_bytes: usize) -> Self {
         Self {
             pools: (0..inputs).map(|_| MessagePool::default()).collect(),
@@ -80,8 +84,8 @@ impl HeldPools {
         }
     }
 
-    /// Takes the memory of an earlier message for a message of `bytes` bytes, while `held` bytes are held. It frees memory of
-    /// the pools that the bound leaves no room for.
+    /// Takes a pooled message of this input for a message of `bytes` bytes; `None` if no pooled message suits. Frees pooled memory
+    /// that is over the bound. `held` is the size of the messages that the operation holds, bytes.
     pub(crate) fn take(&mut self, input: usize, bytes: usize, held: usize) -> Option<Message> {
         let own = self.pools[input].pop();
         while held + bytes + self.bytes() > self.max_bytes && self.pools.iter_mut().any(|pool| pool.pop().is_some()) {}
@@ -89,14 +93,15 @@ impl HeldPools {
         own.filter(|message| message.capacity() <= 2 * bytes + SMALL)
     }
 
-    /// Puts the memory of a message back while `held` bytes are held, if the bound leaves room for it.
+    /// Puts the memory of a message into the pool of its input. Frees it instead if the bound leaves no room. `held` is the size of
+    /// the messages that the operation holds, bytes.
     pub(crate) fn give_back(&mut self, input: usize, message: Message, held: usize) {
         if held + self.bytes() + message.capacity() <= self.max_bytes {
             self.pools[input].push(message);
         }
     }
 
-    /// Bytes of all pools.
+    /// Size of the messages in all pools, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pools.iter().map(|pool| pool.bytes).sum()
     }

@@ -1,8 +1,8 @@
-//! Limits how often a line of the log is repeated.
+//! Limits how often a line of the log is repeated. An event that is not logged is still counted, and the next line gives the count.
 
 use std::time::{Duration, Instant};
 
-/// Limit to the rate of one kind of line, with a count of its events.
+/// Rate limit of one kind of log line, with a count of the events that the line reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateLimit {
     count: u64,
@@ -11,7 +11,7 @@ pub(crate) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Counts events.
+    /// Counts `times` events.
     pub(crate) fn add(&mut self, times: u64) {
         self.count += times;
         self.suppressed += times;
@@ -23,7 +23,7 @@ impl RateLimit {
             .is_none_or(|last| now.saturating_duration_since(last) >= every)
     }
 
-    /// True if a line [is due](Self::is_due), which then counts as logged: the caller logs it.
+    /// Returns true if a line [is due](Self::is_due), and starts the next interval: the caller logs the line.
     pub(crate) fn take_turn(&mut self, now: Instant, every: Duration) -> bool {
         let is_due = self.is_due(now, every);
         if is_due {
@@ -39,7 +39,7 @@ impl RateLimit {
         format!("{suppressed} since the last line, {} in all", self.count)
     }
 
-    /// Events so far.
+    /// Number of events since the start.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -55,7 +55,7 @@ impl RateLimit {
         self.suppressed > 0
     }
 
-    /// Time of the last line that was logged.
+    /// Time of the last logged line; `None` before the first.
     pub(crate) fn last(&self) -> Option<Instant> {
         self.last
     }

@@ -1,4 +1,6 @@
 //! Residence of the payloads of an output: in the message, or in a ring beside it.
+//!
+//! A key or an output that does not exist is refused when the operation is built, with the allowed names.
 
 use super::Value;
 use robocache_device::Placement;
@@ -13,28 +15,28 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Residence {
-    /// The message itself.
+    /// The message itself, in host memory.
     #[default]
     Host,
     /// A ring of shared memory, which other processes of this host map.
     Shared,
-    /// A ring on the operation's device.
+    /// A ring in the memory of the operation's GPU.
     Cuda,
 }
 
 /// The residence of an output, and the ring for it.
 #[derive(Clone)]
 pub struct OutputResidence {
-    /// Place of the payloads.
+    /// Place of the output's payloads.
     pub residence: Residence,
-    /// Configuration of the ring.
+    /// Settings of the ring: its slots, and whether it waits for consumers. Not used for [`Residence::Host`].
     pub ring: RingConfig,
-    /// The devices of the operation.
+    /// Devices of the operation that publishes the output.
     pub placement: Placement,
 }
 
 impl OutputResidence {
-    /// The device of the ring, if the ring is to be on a device and the operation has one.
+    /// The GPU whose memory has the ring; `None` for host memory, or if the operation runs on the CPU.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.placement.gpu().filter(|_| self.residence == Residence::Cuda)
     }
@@ -47,7 +49,7 @@ pub(super) enum Residences {
     Each(Vec<(String, Residence, RingConfig)>),
 }
 
-/// Residence of an output, with the configuration of its ring.
+/// Keys of an output's entry under `residence`, as the file has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RingKeys {
@@ -77,7 +79,7 @@ fn default_timeout_ms() -> f64 {
 const KEYS: [&str; 5] = ["kind", "slots", "backpressure", "consumers", "lease_timeout_ms"];
 
 impl Residences {
-    /// Reads the key. The names of the outputs are not known yet.
+    /// Parses the value of the key `residence`. The names of the outputs are not known yet, so [`of`](Self::of) checks them.
     ///
     /// # Errors
     /// The first mistake in the value.
@@ -109,7 +111,7 @@ impl Residences {
         each.collect::<Result<_, String>>().map(Self::Each)
     }
 
-    /// Returns the residence of each of `outputs`.
+    /// Returns the residence of each of `outputs`, in the same order.
     ///
     /// # Errors
     /// An output is named that does not exist.
@@ -139,7 +141,7 @@ impl Residences {
     }
 }
 
-/// Reads a residence that is a single word.
+/// Parses a residence that is a single word. `at` names the key and `allowed` the values, in the error.
 fn kind(at: &str, value: &Value, allowed: &str) -> Result<Residence, String> {
     let refused = |_| format!("{at}: {} is not allowed (allowed: {allowed})", Json(value));
     yaml::from_value(value).map_err(refused)

@@ -1,4 +1,6 @@
 //! The command line of a node.
+//!
+//! An argument that is not known is refused, with the allowed ones, before the configuration is read.
 
 use super::NodeError;
 use super::log::FILTER;
@@ -6,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Task that a node was started for.
+/// Task that the command line asks for; [`Run`](Task::Run) if no option says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Run,
@@ -15,7 +17,7 @@ pub(crate) enum Task {
     Version,
 }
 
-/// Contents of the command line.
+/// Command line of a node: the task, and the file that `--config` or `--check` names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub task: Task,
@@ -34,7 +36,7 @@ impl Arguments {
                 Long("config") => found.config = Some(arguments.value().map_err(refused)?.into()),
                 Long("check") => found.task = Task::Check,
                 Value(file) if found.task == Task::Check && found.config.is_none() => found.config = Some(file.into()),
-                // Other arguments do not matter then.
+                // Beside these, other arguments do not matter.
                 Long("help") | Short('h') => return Ok(Self::of(Task::Help)),
                 Long("version") | Short('V') => return Ok(Self::of(Task::Version)),
                 other => return Err(refused(other.unexpected())),
@@ -47,14 +49,14 @@ impl Arguments {
         Self { task, config: None }
     }
 
-    /// The configuration to read: the file that the command line names, else the one that the environment names.
+    /// Path of the configuration to read: the command line's, else that of the environment variable `ROBOCACHE_CONFIG`.
     pub(super) fn config_file(self) -> Option<PathBuf> {
         self.config
             .or_else(|| std::env::var_os("ROBOCACHE_CONFIG").map(PathBuf::from))
     }
 }
 
-/// The name of this program.
+/// File name of this program; `robocache` if the system does not give it.
 fn program() -> String {
     let path = std::env::args_os().next().map(PathBuf::from);
     let name = path.as_deref().and_then(|path| path.file_name());

@@ -25,13 +25,13 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Drain {
     names: Vec<String>,
-    /// True for each input of which an operation takes every message.
+    /// True, for each input, if an operation takes every message of the input, even a message that can't be read.
     takes_any: Vec<bool>,
-    /// Selector of each input, for the parts that are taken of its payloads.
+    /// Selector of each input: reads the parts of its payloads that the operations need.
     selectors: Vec<Selector>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
-    /// Readers of the rings that payloads come by.
+    /// Open rings, from which payloads are copied.
     readers: Readers,
     /// Names of the rings that threads are opening, at most one for each input.
     opening: Vec<String>,
@@ -40,7 +40,7 @@ pub(super) struct Drain {
     next_look: Instant,
 }
 
-/// Messages of an input that came while a ring was being opened.
+/// Events of an input, in order, that wait for a ring to be opened.
 #[derive(Default)]
 struct Backlog {
     events: VecDeque<InputEvent>,
@@ -48,7 +48,7 @@ struct Backlog {
     bytes: usize,
 }
 
-/// An event of an input.
+/// A message of an input, or a change of the input's state.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all are messages, and a box would be made for each"
@@ -61,12 +61,12 @@ enum InputEvent {
 /// A message whose payload may still be in its ring.
 struct Received {
     message: Message,
-    /// The error, if reading it has failed.
+    /// Result of reading the message. A payload in a ring is not read yet.
     read: Result<(), MessageError>,
 }
 
 impl Backlog {
-    /// Appends an event. Returns the oldest message if there are too many. A change replaces another change just before it.
+    /// Appends an event; a change replaces a change just before it. If too many messages are held, removes and returns the oldest.
     fn push(&mut self, event: InputEvent) -> Option<Message> {
         match &event {
             InputEvent::Message(received) => {
@@ -96,7 +96,7 @@ impl Backlog {
         Some(event)
     }
 
-    /// The ring without which the first event can't be handed on.
+    /// Name of the ring that the first event needs; `None` if the event needs no ring, or there is no event.
     fn waits_for(&self) -> Option<&str> {
         match self.events.front()? {
             InputEvent::Message(received) => received.waits_for(),
@@ -106,13 +106,13 @@ impl Backlog {
 }
 
 impl Received {
-    /// The ring of its payload; `None` if the message can't be read.
+    /// Name of the ring that holds the payload; `None` if the payload is in the message, or the message can't be read.
     fn waits_for(&self) -> Option<&str> {
         ring::ring.get(&self.message.header).filter(|_| self.read.is_ok())
     }
 }
 
-/// Events that wake the drain.
+/// Reasons for which the drain stops waiting.
 enum Woken {
     Event(Option<Event>),
     Opened(Opened),
@@ -181,7 +181,7 @@ impl Drain {
         }
     }
 
-    /// Waits for the rings that are being opened, and so for all messages that are held.
+    /// Waits until no ring is being opened, so that all held messages are handed on. Returns early if the node stops.
     fn wait_for_rings(&mut self, stopped: &mut oneshot::Receiver<()>) {
         while !self.opening.is_empty() {
             match self.wait(pending(), stopped) {
@@ -191,7 +191,7 @@ impl Drain {
         }
     }
 
-    /// Counts the messages that are still held: nobody can read them.
+    /// Counts as unreadable each message that still waits for a ring at the end.
     fn count_backlog(&mut self) {
         for (input, held) in self.backlogs.iter().enumerate() {
             let why = "its ring was not open when the dataflow ended";
@@ -254,7 +254,7 @@ impl Drain {
         self.names.iter().position(|name| name == id)
     }
 
-    /// Copies a message, which came and was published at these times, out of dora's memory.
+    /// Copies a message out of dora's memory. The times are those of its arrival here and of its publication, ns since 1970.
     fn input(
         &mut self,
         input: usize,
@@ -285,7 +285,7 @@ impl Drain {
         self.forward(input);
     }
 
-    /// Hands on the events of an input, up to a message whose ring is not open.
+    /// Hands the events of an input to the queue, in order, up to a message whose ring is not open.
     fn forward(&mut self, input: usize) {
         loop {
             if let Some(ring) = self.backlogs[input].waits_for()
@@ -305,7 +305,7 @@ impl Drain {
         }
     }
 
-    /// Starts a thread that opens a ring, unless one does so already.
+    /// Starts a thread that opens a ring, unless a thread is opening it already.
     fn open(&mut self, ring: &str) -> std::io::Result<()> {
         if self.opening.iter().any(|it| it == ring) {
             return Ok(());
@@ -318,7 +318,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Keeps a ring that was opened, and hands on the messages that waited for it.
+    /// Keeps a ring that was opened, or the error of opening it, and hands on the messages that waited for the ring.
     fn keep(&mut self, opened: Opened) {
         let ring = opened.ring().to_owned();
         self.opening.retain(|it| *it != ring);
@@ -378,7 +378,7 @@ impl Drain {
     }
 }
 
-/// The time at which dora published the message, ns since the Unix epoch.
+/// Time at which dora published the message, ns since the Unix epoch.
 fn unix_ns(metadata: &Metadata) -> i64 {
     let since_epoch = metadata.timestamp().get_time().to_duration();
     i64::try_from(since_epoch.as_nanos()).unwrap_or(i64::MAX)
@@ -419,13 +419,13 @@ mod tests {
             self.input(input, &parameters(&header), &array, (0, 0));
         }
 
-        /// Waits for the next ring that is opened, or can't be.
+        /// Waits until the next ring is opened, or can't be opened, and keeps it.
         fn keep_next(&mut self) {
             let opened = block_on(self.opened.1.select_next_some());
             self.keep(opened);
         }
 
-        /// Takes the contents of the queue, in words.
+        /// Empties the queue, and returns its items as text.
         fn words(&self) -> Vec<String> {
             let items = std::iter::from_fn(|| self.queue.pop(Some(Instant::now())));
             let words = items.map(|item| match item {

@@ -3,6 +3,8 @@
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. The stream has one schema message with
 //! the single nullable field `data`, one record batch, and the end-of-stream marker. Every buffer of the body is aligned to 64
 //! bytes.
+//!
+//! Every byte of dora's shared-memory buffer is written, also the padding between the columns: no old memory is sent.
 
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 use arrow_ipc::{Buffer, FieldNode, MessageBuilder, MessageHeader, MetadataVersion, RecordBatchBuilder};
@@ -17,7 +19,7 @@ const PREFIX: usize = 8;
 /// Framing of one output, with the parts that stay the same from message to message.
 #[derive(Default)]
 pub(crate) struct Framing {
-    /// The last layout, whose header is still valid.
+    /// Layout that `schema` and `header` were made for; `None` before the first message.
     layout: Option<Layout>,
     schema: Vec<u8>,
     header: Vec<u8>,
@@ -25,7 +27,7 @@ pub(crate) struct Framing {
     nodes: Vec<FieldNode>,
     buffers: Vec<Buffer>,
     body: usize,
-    /// The bytes of each column in the body.
+    /// Byte ranges of each column's offsets and data in the body.
     columns: Vec<ColumnSpan>,
 }
 
@@ -43,8 +45,8 @@ impl Framing {
         Ok(framed(&self.schema) + framed(&self.header) + self.body + PREFIX)
     }
 
-    /// Writes the framing into `sample`, which has the size that [`prepare`](Self::prepare) gave, and returns the
-    /// columns, to be filled.
+    /// Writes the framing into dora's shared-memory buffer `sample`, which has the size that [`prepare`](Self::prepare) returned.
+    /// Returns the columns, to be filled.
     pub(super) fn write<'a>(&'a self, sample: &'a mut [u8]) -> Payload<'a> {
         let (schema, rest) = sample.split_at_mut(framed(&self.schema));
         let (header, rest) = rest.split_at_mut(framed(&self.header));
@@ -96,7 +98,7 @@ impl Framing {
         self.write_header(layout.rows);
     }
 
-    /// Adds a node without nulls, whose validity bitmap may therefore be empty.
+    /// Adds the Arrow field node of an array of `len` elements. The array has no nulls, so its validity bitmap may be empty.
     fn node(&mut self, len: usize) {
         self.nodes.push(FieldNode::new(len as i64, 0));
         self.buffers.push(Buffer::new(self.body as i64, 0));

@@ -1,4 +1,6 @@
 //! The log: text on a terminal; under a daemon lines of JSON, from which dora takes the level.
+//!
+//! A line never has control characters that came from a sender: they are escaped.
 
 use dora_node_api::serde_json;
 use robocache_stream::plain;

@@ -1,4 +1,6 @@
 //! Conversion of dora's metadata to headers, and back.
+//!
+//! A header never has the keys that dora's transport adds, and times keep their nanoseconds.
 
 use arrow_array::ArrayRef;
 use dora_node_api::metadata::{FRAMING, FRAMING_ARROW_IPC};
@@ -6,14 +8,14 @@ use dora_node_api::{MetadataParameters, Parameter};
 use robocache_stream::{Header, Message, MessageError, MetadataRef, Selector};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The one key of the transport that does not begin with `_`.
+/// Metadata key that dora adds for its own use, the only such key that does not begin with `_`.
 const OPEN_TELEMETRY: &str = "open_telemetry_context";
 
 /// Copies a message out of dora's memory: the parts of the payload that `selector` takes, unless it is in a ring, and the
 /// metadata but for dora's own.
 ///
 /// # Errors
-/// A payload or metadata that can't be read; the message is then of no use.
+/// A payload or metadata that can't be read. The contents of `message` are then undefined.
 pub fn read_message(
     parameters: &MetadataParameters,
     array: &ArrayRef,

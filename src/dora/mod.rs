@@ -33,10 +33,10 @@ use arguments::{Arguments, Task};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The version of dora that these nodes are for. The daemon and the command line must have it, too.
+/// Version of dora that these nodes are built for. The daemon and the command line must have the same version.
 pub const VERSION: &str = "1.1.0";
 
-/// Variable in which dora's daemon describes the node's place in its dataflow.
+/// Environment variable in which dora's daemon describes the node's place in its dataflow.
 const NODE_CONFIG: &str = "DORA_NODE_CONFIG";
 
 /// True if dora's daemon has started this process.
@@ -54,7 +54,7 @@ pub enum NodeError {
     /// The dataflow does not wire what the configuration asks for, or the status of the node can't be written.
     #[error("{0}")]
     Config(String),
-    /// dora failed.
+    /// dora can't start or join the node, or its description of the node can't be read.
     #[error("dora: {0}")]
     Dora(String),
     /// The app can't be built, or can't go on.

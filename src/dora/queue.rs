@@ -12,55 +12,57 @@ use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Messages and bytes of an input that may wait, unless the dataflow says otherwise.
+/// Largest number of messages of an input that wait, unless the dataflow sets `queue_size`.
 pub(super) const DEFAULT_MESSAGES: usize = 1024;
+/// Largest number of bytes of an input's waiting messages, unless the dataflow sets `queue_size`.
 pub(super) const DEFAULT_BYTES: usize = 64 << 20;
 
-/// Most lines for the log and parameters that may wait.
+/// Largest number of log lines and parameters that wait.
 const MAX_NOTES: usize = 1024;
-/// Messages of an input whose memory is kept, however large they are: one being read, one being used.
+/// Number of an input's free messages that are kept however large they are: one being read, one being used.
 const FREE_MESSAGES: usize = 2;
 
-/// An event in the queue, which keeps the order in which they happened.
+/// Item of the queue. Items leave the queue in the order in which their events happened.
 pub(crate) enum Item {
-    /// A message came on an input.
+    /// A message of an input.
     Message { input: usize, message: Message },
-    /// An input closed or opened again.
+    /// A change of an input: it was closed, or opened again.
     Changed { input: usize, change: Change },
-    /// Messages of an input were lost or faulty, since the last item about that.
+    /// Counts of an input's lost or faulty messages since its last item of this kind.
     Losses { input: usize, losses: Losses },
-    /// A parameter was set, something is to be logged, or the dataflow ends.
+    /// An event that belongs to no input.
     Note(Note),
-    /// Number of notes that did not fit.
+    /// Number of notes that were dropped because too many waited.
     NotesLost(u64),
 }
 
 /// Events that belong to no input.
 pub(crate) enum Note {
-    /// A parameter was set.
+    /// A live parameter to set.
     Parameter { key: String, value: Value },
-    /// Something to log.
+    /// A line for the log.
     Log { level: Severity, text: String },
-    /// Every input is closed and its messages are in the queue, or the dataflow stops.
+    /// End of the dataflow. `inputs_closed` is true if every input is closed, whose messages are then in the queue, and false if
+    /// the dataflow stops.
     End { inputs_closed: bool },
 }
 
 /// Counts of an input's messages that were lost or faulty.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
-    /// Messages that can't be read.
+    /// Number of messages that can't be read.
     pub unreadable: u64,
-    /// The error of the first message that can't be read.
+    /// Error of the first message that can't be read; empty if there is none.
     pub error: String,
-    /// Messages without a stamp of their own, which got dora's.
+    /// Number of messages without a stamp of their own, which got dora's time of publication.
     pub unstamped: u64,
-    /// Messages for which there was no room.
+    /// Number of messages that were dropped because the input's queue was full.
     pub dropped: u64,
-    /// Messages that dora lost before they came here.
+    /// Number of messages that dora lost before they reached the drain.
     pub lost_by_dora: u64,
 }
 
-/// The bound of one input.
+/// Bounds of one input's queue: messages, bytes, and what happens when it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub messages: usize,
@@ -70,7 +72,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// The bound from the dataflow's `queue_size` and `queue_policy`.
+    /// Makes the bounds from the dataflow's `queue_size` and `queue_policy`. A declared size has no bound in bytes.
     pub(super) fn new(queue_size: Option<usize>, backpressure: bool) -> Self {
         Self {
             messages: queue_size.unwrap_or(DEFAULT_MESSAGES).max(1),
@@ -91,20 +93,21 @@ struct State {
     inputs: Vec<InputQueue>,
     notes: VecDeque<(u64, Note)>,
     notes_lost: u64,
-    /// The last sequence number that was given.
+    /// Newest sequence number that was given; 0 before the first.
     next: u64,
     ended: bool,
 }
 
 struct InputQueue {
     bound: Bound,
-    /// Entries in order of arrival, with sequence numbers. Two changes never follow each other: only the last change counts.
+    /// Entries in order of arrival, with sequence numbers. Two changes of the input's state are never
+    /// neighbours: only the later one counts.
     waiting: VecDeque<(u64, Entry)>,
     messages: usize,
     bytes: usize,
-    /// The most messages that waited at once since the depth was last taken.
+    /// Largest number of messages that waited at once since [`Queue::take_depth`] was last called.
     deepest: usize,
-    /// Losses that were not taken yet, with the sequence number of the first.
+    /// Losses that were not taken yet, with the sequence number of the first loss.
     losses: Option<(u64, Losses)>,
     pool: MessagePool,
 }
@@ -120,7 +123,7 @@ impl InputQueue {
             && (self.messages >= self.bound.messages || self.bytes.saturating_add(more) > self.bound.bytes)
     }
 
-    /// The sequence number of the first item that waits.
+    /// Sequence number of the input's oldest item; `None` if no item waits.
     fn first(&self) -> Option<u64> {
         let waiting = self.waiting.front().map(|(number, _)| *number);
         let losses = self.losses.as_ref().map(|(number, _)| *number);
@@ -174,7 +177,7 @@ impl State {
         &mut losses.get_or_insert_with(|| (number, Losses::default())).1
     }
 
-    /// Takes the item that came first.
+    /// Takes the oldest item of all inputs and notes; `None` if no item waits.
     fn pop(&mut self) -> Option<Item> {
         let firsts = self.inputs.iter().map(InputQueue::first).enumerate();
         let of_inputs = firsts.filter_map(|(input, first)| Some((first?, input))).min();
@@ -188,7 +191,7 @@ impl State {
 }
 
 impl Queue {
-    /// An empty queue of inputs with these bounds, whose messages get their memory from `memory`.
+    /// Makes an empty queue for inputs with these bounds. Their messages get their memory from `memory`.
     pub(super) fn new(bounds: &[Bound], memory: &HostMemory) -> Self {
         let inputs = bounds.iter().map(|&bound| InputQueue {
             bound,
@@ -216,12 +219,12 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes memory for a message of this input.
+    /// Takes an empty message of this input from its pool, or a new one.
     pub(super) fn take_free(&self, input: usize) -> Message {
         self.lock().inputs[input].pool.take()
     }
 
-    /// Puts the memory of a message back.
+    /// Returns the memory of a message to the pool of its input.
     pub(super) fn give_back(&self, input: usize, message: Message) {
         let mut state = self.lock();
         let over = state.inputs[input].pool.put(message);
@@ -253,7 +256,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The most messages of one input that waited at once since the last call.
+    /// Largest number of messages of one input that waited at once since the last call.
     pub(super) fn take_depth(&self) -> usize {
         let mut state = self.lock();
         let inputs = state.inputs.iter_mut();
@@ -261,7 +264,7 @@ impl Queue {
         depths.max().unwrap_or(0)
     }
 
-    /// Appends that an input closed or opened again.
+    /// Appends a change of an input: closed, or opened again. It replaces a change that is the input's last entry.
     pub(super) fn push_change(&self, input: usize, change: Change) {
         let mut state = self.lock();
         let number = state.sequence_number();
@@ -284,7 +287,7 @@ impl Queue {
         });
     }
 
-    /// Counts losses of an input.
+    /// Calls `count` to update the counts of an input's losses.
     pub(super) fn count(&self, input: usize, count: impl FnOnce(&mut Losses)) {
         count(self.lock().losses(input));
         self.arrived.notify_one();
@@ -303,7 +306,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// Waits for the next item; `None` if there is none by `deadline`.
+    /// Waits for the next item; `None` if there is none by `deadline`. Without a deadline it waits for ever.
     pub(super) fn pop(&self, deadline: Option<Instant>) -> Option<Item> {
         let mut state = self.lock();
         loop {
@@ -361,7 +364,7 @@ mod tests {
         std::iter::from_fn(|| queue.pop(now)).collect()
     }
 
-    /// Takes the messages that wait, and the number that were dropped.
+    /// Takes the waiting messages as input and stamp, and the number of dropped messages.
     fn stamps(queue: &Queue) -> (Vec<(usize, i64)>, u64) {
         let mut dropped = 0;
         let mut stamps = Vec::new();
@@ -449,7 +452,7 @@ mod tests {
         assert!(items.next().is_none());
     }
 
-    /// Changes stay in order among the messages of their input, and are not more than these.
+    /// Changes of an input's state keep their place between its messages, at most one in each place.
     #[test]
     fn an_input_that_closes_and_opens_takes_no_more_room_than_its_messages() {
         let queue = Queue::new(&[Bound::new(Some(2), false)], &HostMemory::pageable());

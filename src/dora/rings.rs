@@ -1,4 +1,6 @@
 //! Outputs whose payloads are in a ring.
+//!
+//! A payload that can't go into the ring goes by the host: it is sent in its message, as without a ring, so that nothing is lost.
 
 use crate::app::rate_limit::RateLimit;
 use crate::app::{Fault, OutputResidence, Residence};
@@ -7,35 +9,35 @@ use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, WriteCounter
 use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
-/// Period of the lines about payloads that are overwritten, and about payloads that go by the host.
+/// Shortest time between two lines of the log about payloads that were overwritten, or that are sent without the ring.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-/// The ring of an output.
+/// The ring of an output, with the counts that the log has reported.
 pub(super) struct OutputRing {
     output: String,
     residence_word: &'static str,
     writer: RingWriter,
     layout: SlotLayout,
-    /// Memory in which a payload made on the host waits for its way to a device.
+    /// Reused buffer for a payload that is made on the host and copied to a ring on a device.
     staged: Message,
     reported: WriteCounters,
     rate: RateLimit,
-    /// Rate limit and count of payloads that go by the host.
+    /// Rate limit and count of the payloads that are sent in their message, because they can't go into the ring.
     by_host: RateLimit,
 }
 
-/// Fate of a payload.
+/// Outcome of [`OutputRing::send`], which tells the caller what is left to send.
 pub(super) enum SendOutcome {
-    /// The payload is in the ring; the header says where.
+    /// The payload is in the ring, and the header names its place: the caller sends the header alone.
     InRing,
-    /// The payload is to go by the host, and is not made yet.
+    /// The payload is not made yet: the caller makes it in the message.
     ByHost,
-    /// The payload is to go by the host, and is made already.
+    /// The payload is made, in [`OutputRing::staged`]: the caller copies it to the message.
     Staged,
 }
 
 impl OutputRing {
-    /// Makes the ring that the configuration asks for. The error says why there can't be one.
+    /// Makes the ring that the configuration asks for. The error says why the ring can't be made.
     pub(super) fn new(output: &str, configured: &OutputResidence) -> Result<Self, String> {
         let memory = configured.placement.host_memory();
         let (residence_word, writer) = match (configured.residence, configured.gpu()) {
@@ -63,12 +65,12 @@ impl OutputRing {
         })
     }
 
-    /// The device of the ring, while all its consumers can map it.
+    /// GPU whose memory has the ring; `None` for host memory, or while a consumer can't map the ring.
     pub(super) fn gpu(&self) -> Option<&Gpu> {
         self.writer.gpu().filter(|_| self.writer.consumers_by_host() == 0)
     }
 
-    /// Puts a payload in the ring.
+    /// Makes a payload in the ring, and writes the payload's place into `header`.
     pub(super) fn send(
         &mut self,
         layout: &Layout,
@@ -121,12 +123,12 @@ impl OutputRing {
         SendOutcome::InRing
     }
 
-    /// The payload that [`SendOutcome::Staged`] left.
+    /// Payload that was made but is not in the ring, after [`SendOutcome::Staged`].
     pub(super) fn staged(&self) -> &Message {
         &self.staged
     }
 
-    /// Puts a payload that is on the ring's device in the ring.
+    /// Copies a payload from the ring's device into the ring, and writes the payload's place into `header`.
     pub(super) fn send_on_device(
         &mut self,
         layout: &Layout,

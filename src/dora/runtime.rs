@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Time that an ending node gives its consumers to read its last messages.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Builds the app, joins the dataflow and runs until it ends.
+/// Builds the app, joins the dataflow and runs until the dataflow ends, all inputs are closed or an operation fails.
 pub(super) fn run(app: App) -> Result<(), NodeError> {
     let wiring = Wiring::from_env()?;
     let wired: Vec<String> = wiring.iter().flat_map(Wiring::inputs).map(str::to_owned).collect();
@@ -104,7 +104,7 @@ fn warn_of_unknown_outputs(wiring: &Wiring, graph: &Graph) {
     }
 }
 
-/// Destinations of the node's diagnostics.
+/// Destinations of the node's diagnostics: an output, a status file, or neither.
 struct Diagnostics {
     node: String,
     is_published: bool,
@@ -112,7 +112,7 @@ struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Makes the report of the last second, if one is wanted, and publishes it if the dataflow wants it.
+    /// Makes the report of the last second, and publishes it if the dataflow wants it. `None` if no report is wanted.
     fn report(&self, graph: &mut Graph, queue: &Queue, sender: &mut Sender) -> Option<Report> {
         let mut report = graph.report(Instant::now())?;
         report.node.clone_from(&self.node);
@@ -201,7 +201,8 @@ fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
     }
 }
 
-/// Converts the error of joining. For most errors dora's own words are `internal error`, so their causes are given instead.
+/// Converts dora's error of joining a dataflow. For most errors dora's own words are `internal error`, so their causes are given
+/// instead.
 fn why_not_joined(error: dora_node_api::NodeError) -> NodeError {
     NodeError::Dora(match error {
         dora_node_api::NodeError::Internal(report) => format!("{report:#}"),
@@ -213,7 +214,7 @@ fn why_not_joined(error: dora_node_api::NodeError) -> NodeError {
 struct Unstamped(Vec<(String, u64, bool)>);
 
 impl Unstamped {
-    /// Warns of all new inputs in one line, as senders without stamps seldom come alone.
+    /// Warns, in one line, of all inputs with unstamped messages that no line has named yet: such senders seldom come alone.
     fn warn(&mut self) {
         let new = self.list(|is_warned| !is_warned, " so far");
         if !new.is_empty() {

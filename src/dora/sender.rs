@@ -1,4 +1,6 @@
-//! Publishing through dora.
+//! Publishes messages through dora.
+//!
+//! A payload is written once, where it is sent from: dora's shared-memory buffer, or a ring.
 
 use super::ipc::Framing;
 use super::message::parameters;
@@ -11,15 +13,15 @@ use robocache_stream::{DeviceColumn, Header, Layout, MetadataRef, Payload, key};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-/// Sink that lets operations write payloads straight into dora's samples, which are shared memory if the message is large
-/// enough.
+/// Sink that lets operations write payloads straight into the buffers that dora sends. The buffer of a large message is in shared
+/// memory.
 pub(crate) struct Sender {
     node: DoraNode,
     allocator: SampleAllocator,
     framings: HashMap<String, (DataId, Framing)>,
     rings: HashMap<String, OutputRing>,
     header: Header,
-    /// Number that tells this process from others, such as the same node before a restart.
+    /// Random number that distinguishes this process from other senders, such as the same node before a restart.
     id: i64,
     /// The layout of a message whose payload is in a ring.
     empty_layout: Layout,
@@ -27,7 +29,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Makes the sender of a node. `residences` names the outputs whose payloads are to be in a ring. If a ring can't be made,
-    /// a warning says so, and the payloads go by the host.
+    /// a warning says so, and the payloads are sent in their messages.
     pub(super) fn new(node: DoraNode, residences: &[(String, OutputResidence)]) -> Self {
         let mut rings = HashMap::new();
         for (output, asked) in residences {
@@ -72,7 +74,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends the header alone: the payload is in a ring.
+    /// Sends the header with an empty payload: the payload itself is in a ring.
     fn send_header(&mut self, output: &str) -> Result<(), Fault> {
         let empty_layout = std::mem::take(&mut self.empty_layout);
         let sent = self.send_message(output, &empty_layout, &mut |_, _| {});

@@ -1,4 +1,6 @@
 //! The status file of a node.
+//!
+//! A reader always finds a whole report, the last or the one before it. A slow or full disk never holds up a running node.
 
 use super::NodeError;
 use crate::app::Report;
@@ -27,7 +29,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Starts the writer of a node's file in this folder, which is made if it is missing.
+    /// Starts the writer of a node's status file in this folder, which is made if it is missing.
     ///
     /// # Errors
     /// No file can be written there.
@@ -49,12 +51,12 @@ impl Status {
         Ok(Self { reports, thread })
     }
 
-    /// Hands a report on. It is dropped if the disk is slower than reports come.
+    /// Hands a report to the writer. The report is dropped if the disk is slower than reports come.
     pub(super) fn put(&self, report: Report) {
         drop(self.reports.try_send(report));
     }
 
-    /// Writes the last report, and waits a while until it is written.
+    /// Hands over the last report, and waits until it is written, for [`END_TIMEOUT`] at most.
     pub(super) fn end(self, report: Report) {
         let deadline = Instant::now() + END_TIMEOUT;
         let mut report = Some(report);
@@ -74,8 +76,9 @@ impl Status {
 
 /// Paths of a node's status file, and of the temporary file that becomes it.
 struct Files {
+    /// Path of the status file.
     last: PathBuf,
-    /// Path that no other process has.
+    /// Path of the temporary file, which no other process uses.
     temporary: PathBuf,
 }
 
@@ -114,7 +117,7 @@ impl Files {
     }
 }
 
-/// Writes reports as they come. A failure is logged once, and again only after a success.
+/// Writes reports to the status file as they come. A failure is logged once, and again only after a success.
 fn write_each(reports: &Receiver<Report>, files: &Files) {
     let mut is_said = false;
     for report in reports {

@@ -16,8 +16,8 @@ const ZENOH_OVERLAY: &str = r#"{"transport":{"link":{"tx":{"queue":{
 
 const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
 
-/// The file of the overlay, which exists as long as this value. Its name can't be guessed, and only this user can read
-/// it.
+/// File of settings for dora's transport, which exists as long as this value. Its name can't be guessed, and only this user can
+/// read it.
 pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
@@ -47,7 +47,7 @@ impl Overlay {
         }
     }
 
-    /// Writes the file, and returns the path at which it can be read.
+    /// Writes the file of settings, and returns the path at which it can be read.
     fn write() -> std::io::Result<(Self, PathBuf)> {
         let mut options = File::options();
         options.write(true).create_new(true);
@@ -71,7 +71,7 @@ impl Overlay {
     }
 }
 
-/// Number of threads of this process; 1 if the system does not tell.
+/// Number of threads of this process; 1 if the system does not give it.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
@@ -91,7 +91,8 @@ impl Drop for Overlay {
 /// data, and shared memory goes with the process that made it.
 pub(super) fn wait_until_read(limit: Duration) {
     const POLL: Duration = Duration::from_millis(2);
-    /// Data in flight between two sockets is in neither queue, so one look is not enough.
+    /// Number of successive polls that have to find no unread bytes. Data in flight between two sockets is in neither queue, so
+    /// one poll is not enough.
     const QUIET_POLLS: u32 = 5;
     let start = Instant::now();
     let mut quiet = 0;
@@ -109,7 +110,7 @@ pub(super) fn wait_until_read(limit: Duration) {
     }
 }
 
-/// The bytes that this process has sent over TCP, and that no process on this machine has read; `None` without `/proc`.
+/// Number of bytes that this process has sent over TCP, and that no process on this machine has read; `None` without `/proc`.
 fn unread_bytes() -> Option<u64> {
     let own = own_sockets()?;
     let mut sockets = HashMap::new();

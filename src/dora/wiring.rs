@@ -1,4 +1,7 @@
 //! Place of a node in its dataflow, and limits of the messages that dora can carry.
+//!
+//! If the size of an output's messages is known beforehand, a size that dora can't carry is refused before the node joins the
+//! dataflow.
 
 use super::queue::Bound;
 use super::{NODE_CONFIG, NodeError};
@@ -7,13 +10,13 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The largest message that goes through dora's daemon, as every message does that doesn't fit in shared memory.
+/// Largest message that dora's daemon carries, bytes. Every message that does not fit in shared memory goes through it.
 const DAEMON_BYTES: usize = 64 << 20;
-/// The largest message that a node of dora decodes, whichever way it came.
+/// Largest message that a node of dora decodes, bytes with framing, whichever way it came.
 pub const MESSAGE_BYTES: usize = 256 << 20;
-/// Shared memory of a node, bytes, unless the dataflow says otherwise.
+/// Size of a node's shared memory, bytes, unless the dataflow sets `shared_memory_pool_size`.
 pub const POOL_BYTES: usize = 8 << 20;
-/// An upper bound of the framing around a payload.
+/// Upper bound of the framing around a payload, bytes.
 const FRAMING_BYTES: usize = 4096;
 
 /// Wiring of a node in its dataflow, from the environment variable that dora starts it with.
@@ -30,7 +33,7 @@ pub(crate) struct Wiring {
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct RunConfig {
-    /// Each input's source, or a map of the source and the options of the input.
+    /// Source of each input by the input's name, or a map of the source and the input's options.
     inputs: BTreeMap<String, Value>,
     outputs: BTreeSet<String>,
     shared_memory_pool_size: Option<usize>,
@@ -39,7 +42,8 @@ struct RunConfig {
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 struct Routing {
-    /// True if a consumer has `queue_policy: backpressure`, or runs under another daemon.
+    /// True if the daemon carries all messages of the output: a consumer has `queue_policy: backpressure`, or runs under another
+    /// daemon.
     daemon_only: bool,
 }
 
@@ -59,8 +63,8 @@ impl Wiring {
         Ok(Some(wiring))
     }
 
-    /// Returns the run of the dataflow, whose id is a UUID. A UUID of dora has the time of the start in it (version 7, RFC
-    /// 9562). So every node has the same, however often it is started.
+    /// Returns the run of the dataflow, whose id is a UUID; `None` if the id is not a UUID. A UUID of version 7 (RFC 9562) has the
+    /// time of the start in it, so every node of the run gets the same time. For any other UUID the start is the present time.
     pub(super) fn run(&self) -> Option<Run> {
         let digits = self.dataflow_id.replace('-', "");
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
@@ -72,12 +76,12 @@ impl Wiring {
         Some(Run { id, started })
     }
 
-    /// The inputs that are wired.
+    /// Names of the node's inputs in the dataflow.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &str> {
         self.run_config.inputs.keys().map(String::as_str)
     }
 
-    /// The bound of an input, if it is wired.
+    /// Bounds of an input's queue; `None` if the dataflow does not wire the input.
     pub(super) fn bound(&self, input: &str) -> Option<Bound> {
         let options = self.run_config.inputs.get(input)?;
         let size = options.get("queue_size").and_then(Value::as_u64);
@@ -85,7 +89,7 @@ impl Wiring {
         Some(Bound::new(size.map(|size| size as usize), waits))
     }
 
-    /// The outputs that the dataflow wants.
+    /// Names of the node's outputs in the dataflow.
     pub(super) fn outputs(&self) -> &BTreeSet<String> {
         &self.run_config.outputs
     }

@@ -27,12 +27,12 @@ fn hold(bytes: isize) {
     });
 }
 
-/// Number of allocations of this thread.
+/// Number of allocations that this thread has made so far.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// Number of allocations of all threads.
+/// Number of allocations that all threads have made so far.
 pub fn allocations_of_all() -> u64 {
     OF_ALL.load(Relaxed)
 }

@@ -35,12 +35,12 @@ pub fn input(graph: &Graph, name: &str) -> usize {
     graph.external_inputs().position(|(input, _)| input == name).unwrap()
 }
 
-/// Returns the number of faults at a place, such as "fuse: input `a`".
+/// Returns the number of faults that the graph has counted at a place, such as "fuse: input `a`".
 pub fn faults(graph: &Graph, place: &str) -> u64 {
     graph.faults().find(|(name, _)| *name == place).unwrap().1
 }
 
-/// A message of one sample.
+/// Makes a message of one float32 sample.
 pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
     let mut message = Message::default();
     message.rows = values.len();
@@ -50,7 +50,7 @@ pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
     message
 }
 
-/// A message of several samples, `[K, D]`.
+/// Makes a message of K float32 samples, `[K, D]`, one for each stamp.
 pub fn samples(stamps_ns: &[i64], values: &[f32]) -> Message {
     let mut message = sample(*stamps_ns.last().unwrap(), values);
     message.header.timestamps_ns.set(stamps_ns);
@@ -147,7 +147,7 @@ impl Sink for Keeper {
     }
 }
 
-/// Sink that counts published messages, and writes each over the one before.
+/// Sink that counts published messages, and writes each message over the one before.
 #[derive(Default)]
 pub struct Overwrite {
     pub sent: u64,

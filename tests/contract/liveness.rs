@@ -20,11 +20,11 @@ struct StreamProgress {
     wait: bool,
     jump: i128,
     reset: i128,
-    /// Number of samples since the last observation that count.
+    /// Number of samples since the last observation that advanced the stream, without samples that only caught up after a pause.
     samples: u32,
-    /// Time by which these samples advanced, ns.
+    /// Time by which the counted samples advanced the stream since the last observation, ns.
     advance: i128,
-    /// Steps of G by samples of other streams since the last sample of this one.
+    /// Steps by which samples of other streams advanced the grid clock G since the last sample of this stream, ns.
     steps: Vec<i128>,
     catches_up_to: i128,
 }
@@ -35,7 +35,8 @@ impl StreamProgress {
         self.steps.clear();
     }
 
-    /// Takes a sample, which may have been a jump. G was at `clock` before it.
+    /// Adds a sample at `time`, ns, to the counts; `jumped` if it was a clock jump. The grid clock G was at `clock` before the
+    /// sample.
     fn push(&mut self, time: i128, jumped: bool, clock: Option<i128>) {
         let steps = std::mem::take(&mut self.steps);
         let pause = steps.iter().sum::<i128>() - steps.iter().max().unwrap_or(&0);
@@ -62,11 +63,11 @@ pub struct Liveness {
     period: i128,
     step: i128,
     max_wait: Option<i128>,
-    /// Bound on the time, ns, over which one sample settles targets, beside those that jumps and waits make due.
+    /// Bound on the span of targets, ns, that one sample can settle, without the targets that jumps and waits make due.
     settles: i128,
-    /// The longest `max_wait_ms` in force since the last observation.
+    /// The longest `max_wait_ms` in force since the last observation, ns.
     longest_wait: i128,
-    /// Time that was due when samples were last counted anew, with ticks and requests; `None` after a clock jump.
+    /// Due time, ns, when the samples were last counted anew, for the triggers by tick and by request; `None` after a clock jump.
     was_due: Option<i128>,
     streams: Vec<StreamProgress>,
 }
@@ -100,8 +101,8 @@ impl Liveness {
         }
     }
 
-    /// Checks the bounds after an event. If the engine took a sample, `came` is its outcome. The `clock` is G before and after the
-    /// event, and `due` is the time that is due then. A request without a time waits if `is_asked`.
+    /// Checks the bounds after an event. The outcome `came` is of the sample, if the engine took one. The grid clock G before and
+    /// after the event is `clock`, and `due` the due time after it. If `is_asked`, a request without a time waits.
     pub fn event(
         &mut self,
         event: &Event,
@@ -193,14 +194,14 @@ pub struct TriggerBound {
     trigger: Trigger,
     max_wait: Option<i128>,
     streams: Vec<StreamProgress>,
-    /// The time since the last clock jump from which samples of the leader are certainly targets.
+    /// Time, ns, from which on samples of the triggering stream are certainly targets; `None` after a clock jump.
     certain_from: Option<i128>,
-    /// Times of the leader's samples since the last clock jump that are not due yet.
+    /// Times of the triggering stream's samples since the last clock jump that are not due yet, ns.
     leader_times: Vec<i128>,
-    /// Requests that wait, each with its number and the time that it asks for.
+    /// Requests without an answer: the number of each, and the time that it asks for, ns, or `None` for the newest time.
     waiting: Vec<(u64, Option<i128>)>,
     has_begun: bool,
-    /// Greatest G from which closing a stream took G back.
+    /// Largest value of the grid clock G before the closing of a stream set G back, ns.
     clock_before_close: Option<i128>,
     sent: Option<i128>,
 }
@@ -221,13 +222,13 @@ impl TriggerBound {
         }
     }
 
-    /// True if the next request is for the newest time that is due.
+    /// True if the oldest request without an answer is for the newest time that is due.
     pub fn is_asked(&self) -> bool {
         self.waiting.first().is_some_and(|(_, time)| time.is_none())
     }
 
-    /// Checks the bound after an event, which comes with the outcomes of a sample and of a request. The `clock` is G before and
-    /// after the event, and `moved` is true if G moved to another stream.
+    /// Checks the bound after an event. The sample of the event has the outcome `came`, and its request the number `asked`. The
+    /// grid clock G before and after the event is `clock`; `moved` if G moved to another stream.
     pub fn event(
         &mut self,
         (event, came, asked): (&Event, Option<PushOutcome>, Option<u64>),

@@ -10,9 +10,10 @@ const SECOND: i128 = 1_000_000_000;
 struct Sample {
     stamp: i128,
     values: Vec<f32>,
-    /// True if the sample came before the last jump of its stream.
+    /// True if a clock jump of the stream came after the sample, so that no window uses it.
     cleared: bool,
-    /// True if no later observation can need the sample. This can be seen from outside only if time goes back.
+    /// True if no later observation can need the sample, so that the buffer drops it. This can be seen from outside only if time
+    /// goes back.
     forgotten: bool,
 }
 
@@ -20,24 +21,25 @@ struct StreamHistory {
     config: Modality,
     latency: i128,
     reorder: i128,
-    /// Least distance of two samples, ns; 0 if it is not known.
+    /// Least distance of two samples, ns, by `min_period_ms`; 0 without that setting.
     min_period: i128,
-    /// The stamp of the newest sample that `min_period_ms` settled.
+    /// Stamp of the newest sample that `min_period_ms` settled, ns: no sample before it can still come.
     settled: Option<i128>,
     reset: i128,
     open: bool,
     arrivals: Vec<Sample>,
-    /// Lead over G up to which the stream would lead again; `None` if it is not aside.
+    /// Limit, ns, if the stream is set aside, so that the grid clock G ignores it. G follows it again once its lead over G is at
+    /// most this. `None` if it is not set aside.
     aside: Option<i128>,
-    /// Stamp of the newest sample when the stream last led.
+    /// Stamp of the stream's newest sample when the grid clock G last followed the stream, ns.
     led_until: Option<i128>,
-    /// Number of samples since the last observation that count.
+    /// Number of samples since the last observation that advanced the stream, without samples that only caught up after a pause.
     samples: u32,
-    /// Time by which these samples advanced, ns.
+    /// Time by which the counted samples advanced the stream since the last observation, ns.
     advance: i128,
-    /// Steps of G by samples of other streams since the last sample of this one.
+    /// Steps by which samples of other streams advanced the grid clock G since the last sample of this stream, ns.
     steps: Vec<i128>,
-    /// Stamp up to which samples only catch up, and do not count.
+    /// Stamp, ns, up to which samples only catch up after a pause, and do not count.
     catches_up_to: Option<i128>,
 }
 
@@ -63,7 +65,7 @@ impl StreamHistory {
         self.held().map(|s| self.time(s)).min()
     }
 
-    /// The watermark: the newest time that all groups of the stream are past.
+    /// The watermark, ns: the newest time that all groups of the stream are past. `None` if it is past no time.
     fn past(&self) -> Option<i128> {
         let newest = self.newest()?;
         let mut past = Some(i128::MAX);
@@ -84,7 +86,7 @@ impl StreamHistory {
         past
     }
 
-    /// Time of the newest settled sample, where the stream's newest sample is at `newest`.
+    /// Time of the newest settled sample, before which no sample can still come; the stream's newest sample is at `newest`.
     fn settled(&self, newest: i128) -> Option<i128> {
         let in_order = self
             .held()
@@ -94,8 +96,8 @@ impl StreamHistory {
         in_order.max(self.settled.map(|stamp| stamp - self.latency))
     }
 
-    /// Settles samples by `min_period_ms`. Reading: a sample that follows a settled one so closely that no other fits between is
-    /// settled from then on. It must be held at that moment.
+    /// Settles samples by `min_period_ms`, up to which no sample can still come. Reading: a sample that follows a settled one so
+    /// closely that no other fits between is settled from then on. It must be held at that moment.
     fn settle(&mut self) {
         let newest = self.newest().filter(|_| self.min_period > 0);
         let Some(mut settled) = newest.and_then(|newest| self.settled(newest)) else {
@@ -118,13 +120,13 @@ impl StreamHistory {
         nanos(self.config.jump_ms.unwrap_or(10_000.0))
     }
 
-    /// The most by which the watermark can be past the stream's newest sample.
+    /// Largest time, ns, by which the watermark can be past the stream's newest sample.
     fn ahead(&self) -> i128 {
         let looks_ahead = self.config.groups.iter().any(|group| group.mode != Mode::Previous);
         if looks_ahead { 0 } else { (self.min_period - 1).max(0) }
     }
 
-    /// Newest sample at or before `t`; of several with the same time, the last to arrive.
+    /// Newest sample at or before `t`, `None` if there is none. Of several samples with the same time, the last to arrive.
     fn left(&self, t: i128) -> Option<&Sample> {
         let mut best: Option<&Sample> = None;
         for sample in self.held().filter(|s| self.time(s) <= t) {
@@ -135,7 +137,7 @@ impl StreamHistory {
         best
     }
 
-    /// Oldest sample after `t`; of several with the same time, the last to arrive.
+    /// Oldest sample after `t`, `None` if there is none. Of several samples with the same time, the last to arrive.
     fn right(&self, t: i128) -> Option<&Sample> {
         let mut best: Option<&Sample> = None;
         for sample in self.held().filter(|s| self.time(s) > t) {
@@ -147,14 +149,14 @@ impl StreamHistory {
     }
 }
 
-/// Outcome of a sample.
+/// Result of pushing a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushOutcome {
     pub late: bool,
     pub jumped: bool,
 }
 
-/// The reason why a request is refused.
+/// Reason why a request gets no observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     TooMany,
@@ -165,13 +167,13 @@ pub enum Refused {
     Closed,
 }
 
-/// An observation, its values as bits.
+/// An observation as the oracle makes it, with the bits of its values so that NaNs compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     pub time: i128,
     pub epoch: u64,
     pub late_samples: u64,
-    /// The number of the request that the observation answers.
+    /// Number of the request that the observation answers; `None` if a grid, a stream or a tick made it.
     pub request: Option<u64>,
     /// Time of the newest sample past the target when the target falls due, if samples come in order of time. It is `None` if
     /// samples may be late, as the value is a matter of definition then.
@@ -180,7 +182,7 @@ pub struct Observation {
     pub valid: Vec<u8>,
     pub age: Vec<i128>,
     pub values: Vec<u32>,
-    /// Number and age of the message of each row and attached stream.
+    /// Number and age, ns, of the attached message in each row and attached stream; `None` for a row without one.
     pub attached: Vec<Option<(u32, i128)>>,
 }
 
@@ -193,25 +195,26 @@ pub struct Oracle {
     trigger: Trigger,
     fill: f32,
     streams: Vec<StreamHistory>,
-    /// The requests that wait, each with its number and the time that it asks for.
+    /// Requests without an answer, oldest first: the number of each, and the time that it asks for, or `None` for the newest time.
     pending_requests: Vec<(u64, Option<i128>)>,
     asked: u64,
-    /// Requests that were refused after they had waited, since this list was last taken.
+    /// Requests that waited and were refused, with the reason, since the caller last took this list.
     pub refused: Vec<(u64, Refused)>,
     ticked: bool,
     epoch: u64,
     late_samples: u64,
-    /// The newest target sent, until time goes back.
+    /// Time of the newest target sent, ns. If time goes back, the next target sent replaces it.
     sent: Option<i128>,
-    /// G, while no stream that leads has a sample.
+    /// Value of the grid clock G that stays while no stream that G follows has a sample, ns.
     last_clock: Option<i128>,
-    /// Time that was due when samples were last counted anew, with ticks and requests.
+    /// Due time, ns, when the samples were last counted anew, for the triggers by tick and by request.
     was_due: Option<i128>,
-    /// The next target, if targets before it were skipped.
+    /// Time of the next target, ns, if targets before it were skipped.
     skipped_to: Option<i128>,
-    /// True if the next target follows from `sent` by the grid alone, false if by the rule of the first target.
+    /// True if the grid has started, so that the next target follows from `sent`. False if the rule of the first target gives the
+    /// next target.
     runs: bool,
-    /// True from a clock jump to the next target: time may have gone back.
+    /// True from a clock jump to the next target: until then it is checked whether time went back.
     is_restarting: bool,
 }
 
@@ -278,7 +281,8 @@ impl Oracle {
         self.last_clock = self.clock();
     }
 
-    /// Opens a stream. Reading: it keeps the samples that it had. If its clock has changed meanwhile, that is a jump.
+    /// Opens a stream again. Reading: the stream keeps the samples from before it closed. If its clock has changed meanwhile, that
+    /// is a clock jump.
     pub fn open(&mut self, i: usize) {
         let before = self.clock();
         if !std::mem::replace(&mut self.streams[i].open, true) {
@@ -330,13 +334,13 @@ impl Oracle {
         self.was_due = None;
     }
 
-    /// Streams that are waited for. Reading: a closed stream is not.
+    /// Returns the streams that are waited for: `wait: true`, and open. Reading: a closed stream is not waited for.
     fn waited(&self) -> impl Iterator<Item = &StreamHistory> + '_ {
         self.streams.iter().filter(|s| s.open && s.config.wait)
     }
 
-    /// Takes a sample; `None` if it is refused. Reading: a message that is not a sample (NaN, wrong length) leaves no trace, not
-    /// even by its stamp.
+    /// Adds a sample to its stream; `None` if it is refused. Reading: a message that is not a sample (NaN, wrong length) leaves no
+    /// trace, not even by its stamp.
     pub fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Option<PushOutcome> {
         if values.len() != self.streams[i].config.dim || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -381,7 +385,7 @@ impl Oracle {
     }
 
     /// True if a sample is a clock jump. Reading: times (stamp less latency) are compared, and the first sample of a stream has
-    /// nothing to jump from. Streams that have no sample yet, are closed, or are not waited for have no say.
+    /// nothing to jump from. Other streams don't count if they have no sample yet, are closed, or are not waited for.
     fn jumps(&self, i: usize, time: i128) -> bool {
         let stream = &self.streams[i];
         let Some(newest) = stream.newest() else {
@@ -401,7 +405,7 @@ impl Oracle {
         back || ahead && may_jump
     }
 
-    /// The other streams that are waited for.
+    /// Returns the streams other than `i` that are open and waited for.
     fn others(&self, i: usize) -> impl Iterator<Item = &StreamHistory> + '_ {
         let others = self.streams.iter().enumerate().filter(move |&(j, _)| j != i);
         others.map(|(_, s)| s).filter(|s| s.open && s.config.wait)
@@ -411,7 +415,8 @@ impl Oracle {
         self.others(i).next().is_none() || matches!(self.trigger, Trigger::Stream { leader, .. } if leader == i)
     }
 
-    /// G, the grid's clock.
+    /// Returns the grid clock G, ns: the newest time of the streams that are waited for. A stream that is set aside counts up to
+    /// the sample at which G last followed it.
     pub fn clock(&self) -> Option<i128> {
         let newest_of = |streams: Vec<&StreamHistory>| {
             let led = |s: &StreamHistory| match s.aside {
@@ -431,14 +436,15 @@ impl Oracle {
         stream.aside.is_some() && stream.newest() > self.clock()
     }
 
-    /// Lead over G of a stream that is aside.
+    /// Returns the lead of stream `i` over the grid clock G, ns, if the stream is set aside; otherwise `None`.
     pub fn aside(&self, i: usize) -> Option<i128> {
         let stream = &self.streams[i];
         let is_aside = stream.open && stream.config.wait && self.is_aside(stream);
         Some(stream.newest().filter(|_| is_aside)? - self.clock()?)
     }
 
-    /// Updates whether a stream is aside. Returns true if it is further ahead than its limit, and no other stream is waited for.
+    /// Sets a stream aside, or ends that. Returns true if it is further ahead of `clock` than its limit, and no other stream is
+    /// waited for. Its newest sample before was at `old`.
     fn leads_too_far(&mut self, i: usize, clock: Option<i128>, old: Option<i128>) -> bool {
         if self.max_wait.is_none() {
             return false;
@@ -457,7 +463,8 @@ impl Oracle {
         ahead > limit && is_alone
     }
 
-    /// Updates G after a sample of a stream. Before it, G was at `before`, and the stream's newest sample at `old`.
+    /// Updates the grid clock G after a sample of stream `i`. Before the sample, G was at `before`, and the stream's newest sample
+    /// at `old`.
     fn update_clock(&mut self, i: usize, before: Option<i128>, old: Option<i128>, jumped: bool) {
         if !self.streams[i].config.wait {
             return self.follow_due();
@@ -514,8 +521,8 @@ impl Oracle {
         }
     }
 
-    /// Counts samples anew if the due time went on. Reading: this is checked at each sample, from the first one after a jump or a
-    /// move of G.
+    /// Resets the counts of samples if the due time went on by a period. Reading: this is checked at each sample, from the first
+    /// one after a jump or a move of G.
     fn follow_due(&mut self) {
         let Some(due) = self.horizon() else { return };
         let Some(was_due) = self.was_due else {
@@ -543,7 +550,7 @@ impl Oracle {
         self.refuse_those_with_a_time();
     }
 
-    /// Moves G to a stream.
+    /// Moves the grid clock G to the newest sample of stream `i`, and sets streams that are ahead of it aside.
     fn move_to(&mut self, i: usize) {
         let to = self.streams[i].newest().unwrap();
         // Reading: time goes back if the stream was behind the newest target sent when its samples began to count.
@@ -596,7 +603,7 @@ impl Oracle {
             .extend(timed.into_iter().map(|(number, _)| (number, Refused::Jumped)));
     }
 
-    /// The reason why a request for a time is refused at once.
+    /// Returns the reason why a request for a time is refused at once, or `None`.
     fn judge(&self, time: i128) -> Option<Refused> {
         if time.abs() > (i64::MAX / 4).into() {
             Some(Refused::OutOfRange)
@@ -626,8 +633,9 @@ impl Oracle {
         self.ticked = true;
     }
 
-    /// The newest target sent, up to which nothing is sent again. Reading: while the grid starts anew, until its first target is
-    /// sent, it is checked whether time went back. A grid that runs never steps back.
+    /// Returns the newest target sent, ns, up to which nothing is sent again; `None` if nothing was sent, or time went back since.
+    /// Reading: while the grid starts anew, until its first target is sent, it is checked whether time went back. A grid that runs
+    /// never steps back.
     fn not_again(&self) -> Option<i128> {
         // Reading: a stream with `min_period_ms` is as new as its watermark can be.
         let newest = |s: &StreamHistory| s.newest().map(|newest| newest + s.ahead());
@@ -645,12 +653,12 @@ impl Oracle {
         self.sent.filter(|&sent| !went_back(sent))
     }
 
-    /// Returns `target`, or the first target after the newest one sent if that is later.
+    /// Returns the later of `target` and the grid target that follows the newest target sent.
     fn passed_over(&self, target: i128) -> i128 {
         self.not_again().map_or(target, |sent| target.max(sent + self.period))
     }
 
-    /// The newest time at which an observation is due.
+    /// Returns the due time, ns: every target up to this time is due. `None` if no target can be due yet.
     pub fn horizon(&self) -> Option<i128> {
         let clock = self.clock()?;
         let past: Vec<Option<i128>> = self
@@ -663,7 +671,7 @@ impl Oracle {
         all_past.max(self.max_wait.map(|wait| clock - wait))
     }
 
-    /// The time that `max_wait_ms` makes due, if a first target is so far behind it that the clocks disagree.
+    /// Returns the due time by `max_wait_ms` if a first target is so far behind it that the clocks must disagree; otherwise `None`.
     fn is_far_behind(&self, target: i128) -> Option<i128> {
         let (clock, wait) = (self.clock()?, self.max_wait?);
         let spoken = self.streams.iter().filter(|s| s.config.wait);
@@ -672,7 +680,7 @@ impl Oracle {
         (target < judged_by - wait - SECOND).then_some(clock - wait)
     }
 
-    /// The time at or after which the first target lies.
+    /// Returns the time from which on the first target lies, ns; `None` as long as more samples are needed to tell.
     fn start(&self) -> Option<i128> {
         // Reading: a closed stream with a sample counts, too, or the moment at which a short stream closes could be seen. If none
         // counts, the earliest first sample of any stream decides.
@@ -697,7 +705,7 @@ impl Oracle {
         Some(start)
     }
 
-    /// The first target of a grid that starts.
+    /// Returns the first target of a time grid that starts, or starts anew.
     fn first_target(&self) -> Option<i128> {
         // Reading: targets up to the last one sent are passed over before it is judged whether the start lies too far behind.
         // The count of `emit_every` begins at the target where the grid starts.
@@ -708,7 +716,7 @@ impl Oracle {
         Some(target)
     }
 
-    /// The target that comes next on the grid, due or not.
+    /// Returns the target that comes next on the time grid, due or not.
     fn next_target(&self) -> Option<i128> {
         match (self.skipped_to, self.sent) {
             (Some(target), _) if self.runs => Some(target),
@@ -717,7 +725,7 @@ impl Oracle {
         }
     }
 
-    /// The next observation that is due, if one is.
+    /// Makes the next observation that is due; `None` if no observation is due.
     pub fn due(&mut self) -> Option<Observation> {
         let due = match self.trigger {
             Trigger::Grid => self.next(),
@@ -734,7 +742,7 @@ impl Oracle {
         due
     }
 
-    /// The leader's next sample that is a target, if it is due.
+    /// Makes the observation at the next sample of the triggering stream that is a target; `None` if the target is not due.
     fn next_led(&mut self, leader: usize, every: usize, min_interval: i128, samples: bool) -> Option<Observation> {
         let sent = self.not_again();
         if let Some(sent) = sent.filter(|_| self.runs) {
@@ -766,8 +774,8 @@ impl Oracle {
         Some(self.send(target, None))
     }
 
-    /// True once ticks and requests may choose targets. Reading: that begins when the start is due. Until then nothing is
-    /// forgotten.
+    /// True from the moment on at which ticks and requests may make observations. Reading: that begins when the start is due. Until
+    /// then nothing is forgotten.
     fn begins(&mut self) -> bool {
         if !self.runs
             && let (Some(horizon), Some(start)) = (self.horizon(), self.start())
@@ -823,7 +831,7 @@ impl Oracle {
         }
     }
 
-    /// Sends an observation whose target is not on the grid.
+    /// Makes an observation whose target is not on the time grid, and notes the target as sent.
     fn send(&mut self, target: i128, request: Option<u64>) -> Observation {
         let mut observation = self.observe(target);
         observation.request = request;
@@ -834,7 +842,7 @@ impl Oracle {
         observation
     }
 
-    /// The times of the rows of a window, and whether each row exists.
+    /// Returns the time of each row of a window, ns, oldest first, and false for a row before the first sample.
     fn rows(&self, target: i128) -> Vec<(i128, bool)> {
         let steps = (0..self.window).rev().map(|row| row * self.stride);
         let Trigger::Stream {
@@ -856,7 +864,8 @@ impl Oracle {
         steps.map(row).collect()
     }
 
-    /// Finds the wait by walking through all samples in order of time until the target is due.
+    /// Finds the time from the target to the newest sample when the target falls due, ns. Walks through all samples in order of
+    /// time. `None` if samples may be late.
     fn wait(&self, target: i128) -> Option<i128> {
         let waits: Vec<&StreamHistory> = self
             .streams
@@ -909,8 +918,8 @@ impl Oracle {
         Some(observation)
     }
 
-    /// Forgets samples that are not needed. Reading: a buffer holds the sample at or before the oldest row of the next
-    /// observation's window, and all later ones. It also holds the samples by which the next ones will be settled.
+    /// Marks samples that no later window needs as forgotten. Reading: a buffer holds the sample at or before the oldest row of the
+    /// next observation's window, and all later ones. It also holds the samples by which the next ones will be settled.
     fn forget(&mut self, oldest_row: i128) {
         for stream in &mut self.streams {
             let latency = stream.latency;
@@ -972,7 +981,7 @@ impl Oracle {
         observation
     }
 
-    /// The value of a group of channels at `t`, if it has one.
+    /// Returns the values of a group of channels at time `t`; `None` if the group has no valid value there.
     fn value(&self, stream: &StreamHistory, group: &crate::scenario::Group, t: i128) -> Option<Vec<f32>> {
         let channels = |s: &Sample| s.values[group.from..group.to].to_vec();
         let (left, right) = (stream.left(t), stream.right(t));

@@ -25,10 +25,10 @@ pub struct Group {
 pub struct Modality {
     /// True if the stream is attached: its messages are published as they are. Attached streams come after the others.
     pub attached: bool,
-    /// Number of the newest rows that get messages of an attached stream; `None` for all rows.
+    /// Number of rows, counted from the newest one, in which the stream's messages are attached; `None` for all rows.
     pub rows: Option<usize>,
     pub dim: usize,
-    /// Groups in the order of their channels, without gaps.
+    /// Groups of channels, in the order of the channels and without gaps.
     pub groups: Vec<Group>,
     pub latency_ms: f64,
     pub wait: bool,
@@ -55,7 +55,7 @@ pub enum Trigger {
 #[derive(Clone, Debug)]
 pub enum Event {
     Push(usize, i64, Vec<f32>),
-    /// A request for a time, or for the newest time.
+    /// Request for an observation at a time, ns, or at the newest time (`None`).
     Ask(Option<i64>),
     Tick,
     Close(usize),
@@ -247,7 +247,7 @@ fn modality(r: &mut Random, online: bool) -> Modality {
     }
 }
 
-/// Draws the error or step of a clock, ns: a millisecond to two days, either way.
+/// Draws an offset or a step of a clock, ns: from a millisecond to two days, of either sign.
 fn clock(r: &mut Random) -> f64 {
     let size = match r.below(5) {
         0 => r.log_uniform(MS, 100.0 * MS),
@@ -268,10 +268,10 @@ fn value(r: &mut Random) -> f32 {
     }
 }
 
-/// Events, each with its time of arrival, ns.
+/// Events with the time of arrival of each, ns.
 type Arrivals = Vec<(f64, Event)>;
 
-/// Draws the times at which a stream samples, in ns since the start.
+/// Draws the times at which a stream samples, ns since the start, at most about `most` of them in `span` ns.
 fn capture_times(r: &mut Random, span: f64, most: f64) -> Vec<f64> {
     let rate = r.log_uniform(0.5, 2000.0).min(most / (span / SECOND)).max(0.5);
     let period = SECOND / rate;
@@ -312,7 +312,7 @@ fn base_time(r: &mut Random) -> f64 {
 struct Rig {
     span: f64,
     base: i64,
-    /// Time at which the clocks of the whole rig are set, and the step.
+    /// Time at which all clocks of the rig are set at once, and the step by which they are set.
     set: Option<(f64, f64)>,
 }
 
@@ -583,7 +583,7 @@ fn lead(scenario: &mut Scenario, r: &mut Random) {
     };
 }
 
-/// Makes a rig, offline or online, that is asked for observations.
+/// Makes a rig, offline or online, with requests as the trigger of observations.
 pub fn asked(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
     ask(&mut scenario, r);
@@ -711,8 +711,8 @@ pub fn hostile(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// Makes a rig of one stream with a good clock, which is waited for and never pauses, and of streams with clocks of their own.
-/// These stop, close, open and get other latencies. The trigger is the grid, ticks or requests.
+/// Makes a rig of one stream with a good clock, which is waited for and never pauses, and of streams with clocks of their own. The
+/// latter stop, close, open and get other latencies. The trigger is the time grid, ticks or requests.
 pub fn one_steady_stream(r: &mut Random) -> Scenario {
     let (mut scenario, rig) = plain(r, true);
     scenario.rate_hz = r.pick(&[10.0, 50.0, 100.0]);

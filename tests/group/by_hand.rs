@@ -15,7 +15,7 @@ fn config(policy: GroupingPolicy, streams: usize) -> GroupingConfig {
     }
 }
 
-/// Groups messages (stream, ms). Returns the times of the messages in each set, ms.
+/// Groups messages, given as pairs of stream and time, ms. Returns the times of the messages in each set, ms.
 fn sets_ms(config: &GroupingConfig, messages: &[(usize, i64)]) -> Vec<Vec<i64>> {
     let stamped: Vec<_> = messages.iter().map(|&(stream, ms)| (stream, ms * MS)).collect();
     let (grouped, _) = group(config, &stamped);

@@ -12,14 +12,14 @@ use robocache::ops::group::{DropReason, Grouper, GroupingConfig, GroupingInput, 
 #[derive(Default)]
 struct Grouped {
     sets: Vec<Set>,
-    /// Newest time, span and epoch of each set.
+    /// Newest time, span and epoch of each set; times in ns.
     infos: Vec<(i64, i64, i64)>,
     /// Stream and number of each message that was dropped after it had been taken, and the reason.
     dropped: Vec<(usize, usize, DropReason)>,
 }
 
 impl Grouped {
-    /// Takes the outcomes that are known now.
+    /// Collects the sets and drops that the grouper can decide so far.
     fn take(&mut self, grouper: &mut Grouper<usize>) {
         while let Some(outcome) = grouper.next_outcome() {
             match outcome {

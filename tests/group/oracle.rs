@@ -23,7 +23,7 @@ pub struct ApproximateTime {
     pivot: Option<usize>,
     pivot_time: i64,
     queue_size: usize,
-    /// `1 + age_penalty`, which is up to 2, in steps of 2^-52.
+    /// Factor `1 + age_penalty`, at most 2, as a multiple of 2^-52.
     scale: i128,
     max_span: i64,
     pub sets: Vec<Set>,

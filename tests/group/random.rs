@@ -21,9 +21,9 @@ impl Random {
 }
 
 struct Case {
-    /// Stream and stamp, in order of arrival.
+    /// Stream and stamp, ns, of each message, in order of arrival.
     messages: Vec<(usize, i64)>,
-    /// Least distance between two stamps of each stream.
+    /// Least distance between two stamps of each stream, ns.
     least: Vec<i64>,
     config: GroupingConfig,
 }
@@ -93,7 +93,7 @@ fn case(seed: u64) -> Case {
     }
 }
 
-/// Messages that are not older than any before them in their stream: number, stream and stamp.
+/// Returns the messages that are not older than any message before them in their stream: number, stream and stamp.
 fn in_order(messages: &[(usize, i64)]) -> impl Iterator<Item = (usize, usize, i64)> {
     let mut newest = [i64::MIN; 8];
     messages
@@ -106,7 +106,8 @@ fn in_order(messages: &[(usize, i64)]) -> impl Iterator<Item = (usize, usize, i6
         })
 }
 
-/// Checks the properties of every policy: no message is used twice, the figures of a set are right, and no two sets cross.
+/// Checks the properties of every policy: no message is used or dropped twice, and each set has the right times and epoch. Unless
+/// `may_cross`, the messages of a set come before those of the next set in every stream.
 fn check(case: &Case, grouped: &Grouped, may_cross: bool, seed: u64) {
     let mut seen = BTreeSet::new();
     let members = grouped.sets.iter().flatten();

@@ -17,7 +17,8 @@ WIDTHS = {"angle": 2, "slerp": 4, "rot6d": 6, "rot6d_columns": 6, "rotvec": 3, "
 
 
 def bessel(t: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The slope at each sample of the parabola through it and its neighbours; at the ends, of the line to the neighbour."""
+    """Slopes at the samples: those of the parabola through each sample and its two neighbours. At the ends, the slope of the line
+    to the only neighbour."""
     h, d = np.diff(t), np.diff(p, axis=0) / np.diff(t)[:, None]
     inner = (h[1:, None] * d[:-1] + h[:-1, None] * d[1:]) / (h[:-1] + h[1:])[:, None]
     return np.concatenate([d[:1], inner, d[-1:]])

@@ -33,7 +33,8 @@ fn is_right(number: u64, bytes: &[u8]) -> bool {
         .all(|(i, bytes)| bytes == word(number, i).to_le_bytes())
 }
 
-/// True if the words of a payload in shared memory are right: half of them are read now, half after `pause`.
+/// Checks the 64-bit words of a payload in the slot itself, half of them now and half after `pause`. True if all words are those of
+/// payload `number`.
 fn use_where_it_lies(taken: &RingPayload, number: u64, pause: Duration) -> bool {
     let words = taken.len() / 8;
     let SlotMemory::Shared(bytes) = taken.memory() else {
@@ -128,7 +129,8 @@ pub fn run(tag: &str, which: usize) {
     socket.send_to_addr(counts.text().as_bytes(), &parent).unwrap();
 }
 
-/// Takes every payload in order until the end. A consumer that comes later than the producer misses the payloads before.
+/// Takes every payload in order until the end. If `is_first`, the first payload must be number 0; otherwise the consumer connects
+/// late and misses the payloads before.
 pub fn run_lossless(tag: &str, which: usize, is_first: bool) {
     let socket = bind(tag, SocketOwner::Consumer(which));
     socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();

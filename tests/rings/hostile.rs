@@ -83,7 +83,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A process with connections to a ring, of which the producer accepted `let_in`. Dropping the value kills the process.
+/// A process that holds many connections to a ring, of which the producer accepted `let_in`. Dropping the value kills the process.
 struct Crowd {
     pid: i32,
     let_in: usize,
@@ -280,7 +280,7 @@ fn a_writer_that_is_dropped_while_consumers_come_is_gone_for_them() {
     }
 }
 
-/// Connects as a consumer. Returns the connection and the files that came over it.
+/// Connects to a ring as a consumer. Returns the connection and the file descriptors that the producer sent over it.
 fn files_of(ring: &str) -> (OwnedFd, Vec<OwnedFd>) {
     let (socket, address) = socket(ring);
     rustix::net::connect(&socket, &address).unwrap();
@@ -613,7 +613,7 @@ fn where_no_descriptors_are_left_both_sides_say_so_and_go_on_later() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Runs both sides with few descriptors, in a process of its own, as the limit is that of all its threads.
+/// Runs producer and consumer with few file descriptors, in a process of its own, since the limit is for all threads of a process.
 pub fn with_few_descriptors() {
     let limit = |more: Option<u64>| {
         let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Reports of the processes: the sum of each number, by its name.
+/// Reports that the processes send: the sum of each counter, by the counter's name.
 struct Reports {
     socket: UnixDatagram,
     sums: BTreeMap<String, u64>,
@@ -26,7 +26,7 @@ impl Reports {
         self.sums.get(name).copied().unwrap_or(0)
     }
 
-    /// Adds the reports that come until a moment.
+    /// Adds up the reports that arrive before the time `until`.
     fn listen(&mut self, until: Instant) {
         let mut text = [0; 256];
         while Instant::now() < until {
@@ -40,7 +40,7 @@ impl Reports {
         }
     }
 
-    /// Waits for the end of a process, and adds the reports that come meanwhile.
+    /// Waits for the end of a process, and adds up the reports that arrive meanwhile.
     fn end(&mut self, mut child: Child) {
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {

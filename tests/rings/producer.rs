@@ -15,8 +15,8 @@ fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket<'static
     published.unwrap().into_owned()
 }
 
-/// Publishes until it is told to end. The high half of its numbers is `which`. Tickets for which a consumer has no room are
-/// dropped.
+/// Publishes until it is told to end. The upper 32 bits of a payload's number are `which`. Tickets for which a consumer has no room
+/// are dropped.
 pub fn run(tag: &str, which: u64) {
     let socket = bind(tag, SocketOwner::Producer);
     socket.set_nonblocking(true).unwrap();
@@ -73,7 +73,7 @@ pub fn run(tag: &str, which: u64) {
     socket.send_to_addr(text.as_bytes(), &parent).unwrap();
 }
 
-/// Publishes `messages` payloads to two consumers, and loses none while they live.
+/// Publishes `messages` payloads to two consumers, and loses no payload while both live.
 pub fn run_lossless(tag: &str, messages: u64) {
     let socket = bind(tag, SocketOwner::Producer);
     let consumers = [0, 1].map(|i| address(tag, SocketOwner::Consumer(i)));

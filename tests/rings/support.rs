@@ -12,9 +12,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub const ROLE: &str = "ROBOCACHE_TEST_RING_ROLE";
-/// Environment variable that is set if a process runs under a tool.
+/// Environment variable that is set if a process runs under a tool such as compute-sanitizer.
 pub const UNDER: &str = "ROBOCACHE_TEST_RING_UNDER";
-/// Number of consumers of a ring: one more than can hold slots.
+/// Number of consumers of a ring: one more than can hold leases of slots.
 pub const CONSUMERS: usize = 5;
 
 pub fn messages() -> u64 {
@@ -25,7 +25,8 @@ pub fn is_on_device() -> bool {
     std::env::var_os("ROBOCACHE_TEST_RING_DEVICE").is_some_and(|it| it == "1")
 }
 
-/// A ring whose writer waits up to `timeout` for `consumers` consumers.
+/// Configuration of a ring whose writer waits for `consumers` consumers to take a payload, up to `timeout`, before it overwrites
+/// the payload.
 pub fn lossless(slots: usize, consumers: usize, timeout: Duration) -> RingConfig {
     RingConfig {
         slots,
@@ -50,13 +51,14 @@ pub fn payload(number: u64, words: usize) -> Vec<u8> {
     (0..words).flat_map(|i| word(number, i).to_le_bytes()).collect()
 }
 
-/// Description of a payload: a column of `bytes` bytes, whose name is the number. `tests/gpu/ring_torch.py` reads it.
+/// Describes the columns of a payload in the format of the ring: one column of `bytes` bytes, whose name is the number.
+/// `tests/gpu/ring_torch.py` reads the number.
 pub fn descriptor(number: u64, bytes: usize) -> String {
     format!("rows {bytes}\nuint8 1 {number}")
 }
 
 impl Random {
-    /// Makes a generator with other numbers in each run.
+    /// Makes a generator of random numbers, which differ from run to run.
     pub fn new(salt: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         Self(now ^ (u64::from(std::process::id()) << 40) ^ salt)

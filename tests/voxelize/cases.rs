@@ -323,7 +323,8 @@ fn a_type_that_cannot_hold_a_value_has_its_greatest() {
     check::<half::bf16>(&message, &[half::bf16::from_f32(70_000.0).to_f32(), -greatest], 1);
 }
 
-/// Values up to half a step past the greatest round to it. From there on the nearest is infinity.
+/// Values that are less than half a unit in the last place past the greatest value of a type round to that value. From half a unit
+/// on they become infinity.
 #[test]
 fn what_a_type_can_hold_ends_half_a_step_past_its_greatest() {
     fn check<E: Element>(greatest: f32, half_a_step_past: f32) {

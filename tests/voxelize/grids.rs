@@ -36,7 +36,7 @@ struct Cloud {
     input: usize,
     stamp: i64,
     waits: bool,
-    /// True if the cloud waited at any time since the last grid.
+    /// True if the cloud was among the waiting clouds at any time since the last grid.
     waited: bool,
 }
 
@@ -199,7 +199,7 @@ proptest! {
         }
     }
 
-    /// Any clouds may wait before the turns begin, and either input may be ahead.
+    /// Inputs whose clouds arrive in turn lose no cloud, whatever clouds wait before, and whichever input is ahead.
     #[test]
     fn inputs_whose_clouds_come_in_turns_lose_none(
         before in prop::collection::vec((0..2usize, 0..30i64), 0..20),

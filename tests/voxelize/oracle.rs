@@ -1,4 +1,4 @@
-//! The documented meaning, word for word: a map of cells, one point at a time, sums in 128 bits.
+//! The meaning of voxelize, word for word as documented: a map of cells, one point at a time, sums in 128 bits.
 
 use super::support::{Output, TestCloud};
 use robocache::device::Dtype;

@@ -6,7 +6,7 @@ use robocache::device::Dtype;
 use robocache::ops::voxelize::{GatheredGrid, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message, Payload};
 
-/// A column: values that are rounded to a type.
+/// Column of a cloud: its values are rounded to the type `dtype`.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
@@ -139,7 +139,7 @@ pub fn voxelizer(config: &VoxelizeConfig) -> Voxelizer {
     Voxelizer::new(config, &placement()).unwrap()
 }
 
-/// Makes the grid of clouds, none of which may be refused, in memory that had other bytes.
+/// Makes the grid of clouds in memory that had other bytes before. Panics if a cloud is refused.
 pub fn gather<'a>(
     voxelizer: &'a mut Voxelizer,
     clouds: &'a [(usize, &'a Message)],

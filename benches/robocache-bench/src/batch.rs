@@ -1,5 +1,5 @@
-//! Batches of trajectories: samples at a fixed rate, each up to half a period late, and ascending targets anywhere between the
-//! first sample and the last.
+//! Random batches of trajectories for the benchmarks. Samples have a fixed rate, each up to half a period late; targets ascend and
+//! lie anywhere between the first sample and the last. The same seed always gives the same batch.
 
 use crate::random::Random;
 use half::{bf16, f16};
@@ -9,18 +9,19 @@ use robocache::stream::{Cells, Message};
 use robocache::time::Interpolation;
 use std::ops::Range;
 
-/// Start of all times, so that they are as large as present times.
+/// Offset of all times, ns, so that stamps are as large as real stamps since 1970.
 pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
-/// Time span of the samples of a trajectory.
+/// Time from the first to the last sample of a trajectory, about, ns.
 pub const SPAN_NS: i64 = 5_000_000_000;
 
-/// Number of different values: enough to look random, and soon made.
+/// Number of random values of a batch; further values repeat them, since random values take long to make.
 const DIFFERENT_VALUES: usize = 1 << 20;
 
-/// Most groups of a sample. The channels left over are interpolated linearly.
+/// Largest number of channel groups in a sample. Channels in no group are interpolated linearly.
 const MOST_GROUPS: usize = 8;
 
-/// The groups of a sample of `dim` values in a mode, each with as many channels as the mode takes.
+/// Divides the `dim` channels of a sample into groups for a mode, each with as many channels as the mode takes, such as 4 for
+/// slerp. Channels left over are a linear group at the end.
 pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolation)> {
     let Some(width) = mode.width() else {
         return vec![(0..dim, mode)];
@@ -33,7 +34,7 @@ pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolati
     groups
 }
 
-/// The configuration with these [`groups`].
+/// Makes the configuration of `resample` that interpolates samples of `dim` values in a mode, in [`groups`].
 pub fn rules(mode: Interpolation, dim: usize) -> ResampleConfig {
     let group = |(channels, mode): (Range<usize>, Interpolation)| ChannelGroupConfig {
         channels: [channels.start, channels.end],
@@ -52,7 +53,7 @@ pub fn rules(mode: Interpolation, dim: usize) -> ResampleConfig {
     }
 }
 
-/// The shape of a batch: trajectories, samples and targets of each, values of a sample.
+/// Sizes of a batch: number of trajectories (`rows`), of samples and targets in each, and of values in a sample (`dim`).
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub rows: usize,
@@ -63,13 +64,13 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of all inputs and outputs, whether or not a call needs them.
+    /// Size of all inputs and outputs of a batch, bytes, including samples that no target needs.
     pub fn held_bytes(&self) -> usize {
         let row = self.dim * self.dtype.size();
         self.rows * (self.samples * (8 + row) + self.targets * (8 + row + 1))
     }
 
-    /// The name of the batch in the rows.
+    /// Name of the batch in the output rows, such as `64x4096->1024x32 float32`.
     pub fn config(&self) -> String {
         format!(
             "{}x{}->{}x{} {}",
@@ -78,20 +79,20 @@ impl Shape {
     }
 }
 
-/// Times of samples, ascending.
+/// Random stamps of `samples` samples of one trajectory, ns, ascending.
 pub fn stamps(random: &mut Random, samples: usize) -> impl Iterator<Item = i64> {
     let period = SPAN_NS / samples as i64;
     (0..samples as i64).map(move |i| EPOCH_NS + i * period + random.below(period / 2))
 }
 
-/// Times of targets from `first` to `last`, ascending.
+/// Random targets from `first` to `last`, ns, ascending.
 pub fn targets(random: &mut Random, count: usize, first: i64, last: i64) -> Vec<i64> {
     let mut targets: Vec<i64> = (0..count).map(|_| first + random.below(last - first + 1)).collect();
     targets.sort_unstable();
     targets
 }
 
-/// Values in -1..1 of a type, as bytes; they repeat after [`DIFFERENT_VALUES`].
+/// Random values in -1..1 as bytes of the type `dtype`; they repeat after [`DIFFERENT_VALUES`].
 pub fn values(random: &mut Random, count: usize, dtype: Dtype) -> Vec<u8> {
     let different = count.min(DIFFERENT_VALUES);
     let mut next = || random.unit() * 2.0 - 1.0;
@@ -109,12 +110,12 @@ pub fn values(random: &mut Random, count: usize, dtype: Dtype) -> Vec<u8> {
     all
 }
 
-/// Elements as bytes.
+/// Collects elements as bytes, in the byte order of this machine.
 pub fn bytes<T: bytemuck::Pod>(values: impl Iterator<Item = T>) -> Vec<u8> {
     bytemuck::cast_slice(&values.collect::<Vec<T>>()).to_vec()
 }
 
-/// A batch as the message that a node gets.
+/// Makes a random batch as the message that a node `resample` gets, with columns in `memory`.
 pub fn message(shape: &Shape, seed: u64, memory: &HostMemory) -> Message {
     let mut random = Random::new(seed);
     let (mut times, mut wanted) = (Vec::new(), Vec::new());
@@ -132,7 +133,7 @@ pub fn message(shape: &Shape, seed: u64, memory: &HostMemory) -> Message {
     message_of(shape, (&times, &values, &wanted), memory)
 }
 
-/// The message of times `[B, S]`, values `[B, S, D]` and targets `[B, T]`.
+/// Makes the message of a batch from times `[B, S]`, ns, bytes of values `[B, S, D]` and targets `[B, T]`, ns.
 pub fn message_of(shape: &Shape, (times, values, targets): (&[i64], &[u8], &[i64]), memory: &HostMemory) -> Message {
     let mut message = Message::new(memory);
     message.rows = shape.rows;
@@ -150,8 +151,8 @@ fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8]) {
     column.offsets.extend((0..=rows).map(|row| (row * len / rows) as i32));
 }
 
-/// Bytes that a call on a batch of this shape touches, each once: samples that a target needs, with their times, targets, values
-/// and validity.
+/// Number of bytes that a call on a batch reads or writes, each counted once: samples that a target needs, with their times, and
+/// all targets, resampled values and masks.
 pub fn touched_bytes(shape: &Shape, times: &[i64], targets: &[i64]) -> usize {
     let row = shape.dim * shape.dtype.size();
     let needed: usize = (0..shape.rows)
@@ -163,11 +164,11 @@ pub fn touched_bytes(shape: &Shape, times: &[i64], targets: &[i64]) -> usize {
     needed * (8 + row) + shape.rows * shape.targets * (8 + row + 1)
 }
 
-/// Number of samples from which at least one of the ascending targets is computed.
+/// Number of samples that at least one of the ascending targets needs.
 pub fn needed_samples(times: &[i64], targets: &[i64]) -> usize {
     let (mut needed, mut counted) = (0, 0);
     for &target in targets {
-        // The sample at or before the target and the one after it.
+        // A target needs the sample at or before it, and the sample after it.
         let until = times.partition_point(|&time| time <= target);
         let (first, end) = (until.saturating_sub(1).max(counted), (until + 1).min(times.len()));
         needed += end.saturating_sub(first);

@@ -1,4 +1,5 @@
-//! The machine's ceilings: rows with which the other rows are compared.
+//! Measures the ceilings of the machine, with which the other rows are compared: rates of copies and of clearing memory, and the
+//! time of an empty kernel.
 
 use crate::rows::{Rows, Scope};
 use crate::timing;
@@ -7,7 +8,7 @@ use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, Gpu, Kernel, Params
 const EMPTY: Kernel = images::EMPTY.kernel("empty");
 const EMPTIES: usize = 1000;
 
-/// `EmptyParams` of kernels/empty.cu.
+/// Parameters of the empty kernel, `EmptyParams` in kernels/empty.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct EmptyParams {
@@ -24,13 +25,13 @@ const GRIDS: usize = 8;
 const PINNED_BYTES: [usize; 3] = [64 << 10, 131_072 * 3 * 4, 16 << 20];
 const PINNED: usize = 16;
 
-/// Bytes that several devices copy together in each direction, both directions at once.
+/// Number of bytes that all devices together copy in each direction.
 const SHARED_BYTES: usize = 128 << 20;
 
-/// Measures how fast several devices together read and write the host's memory, each in two streams.
+/// Measures the rate at which several devices together read and write page-locked host memory, each in two streams at once.
 pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), DeviceFault> {
     let bytes = SHARED_BYTES / gpus.len();
-    // Memory of a device with its own stream, and memory of the host.
+    // Device memory with a stream of its own, and page-locked memory, for the copies in one direction.
     let one_way = |gpu: &Gpu| {
         let stream = gpu.another()?;
         let (mut device, mut host) = (DeviceBuf::new(&stream, &Budget::new(None)), PinnedBuf::new(&stream));
@@ -60,7 +61,7 @@ pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Device
     Ok(())
 }
 
-/// Measures the ceilings. Rows that are added later are compared with the copy rate.
+/// Measures the ceilings of one device. `rows` compares rows that are added later with the device's copy rate.
 pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), DeviceFault> {
     let budget = Budget::new(None);
     let buffers = |count: usize, bytes: usize| {

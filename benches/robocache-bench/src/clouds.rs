@@ -1,4 +1,5 @@
-//! The clouds that grids are made of, and the memory that grids are written to.
+//! The point clouds of the voxelize benchmarks, their configurations, and the host memory for their grids. The same shape always
+//! has the same clouds.
 
 use crate::scene::{sweep, uniform};
 use robocache::device::{Dtype, HostBuf, HostMemory};
@@ -6,19 +7,19 @@ use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::error::Error;
 
-/// The shape of a call: clouds, beams and columns of each cloud, cells along an axis of its grid.
+/// Sizes of a call: number of clouds, of beams and columns in each cloud, and of cells along each axis of a grid (`side`).
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub clouds: usize,
     pub beams: usize,
     pub columns: usize,
     pub side: usize,
-    /// True for points anywhere in the grid instead of sweeps of the room: hardly two are in a cell, or in nearby cells one
-    /// after the other.
+    /// True for points anywhere in the grid instead of sweeps of a room. Hardly two of these points are in one cell, and
+    /// consecutive points are in distant cells.
     pub is_uniform: bool,
 }
 
-/// Shapes of one sweep, and of the batches of the comparison with peers.
+/// Sizes that are compared with peers: one sweep first, then batches of sweeps, then batches of uniform points.
 pub const SHAPES: [Shape; 7] = [
     shape(1, 128, 1024, 256),
     shape(8, 32, 128, 64),
@@ -28,14 +29,14 @@ pub const SHAPES: [Shape; 7] = [
     shape(32, 64, 256, 128).uniform(),
     shape(64, 64, 1024, 256).uniform(),
 ];
-/// Number of different sweeps.
+/// Number of different clouds of a shape, which calls use in turn.
 pub const SWEEPS: usize = 8;
 
-/// Bytes of a point's x, y, z.
+/// Size of a point's x, y, z, bytes.
 const POINT_BYTES: usize = 3 * 4;
-/// Bytes of a voxel's x, y, z.
+/// Size of a voxel's cell indices x, y, z in the layout `coo`, bytes.
 const COORDS_BYTES: usize = 3 * 4;
-/// Bytes of a voxel's occupancy, count and three means.
+/// Size of a voxel's features in the layout `coo`, bytes: occupancy, count and three means.
 const FEATURES_BYTES: usize = 5 * 4;
 
 const EXTENT_M: f32 = 51.2;
@@ -56,17 +57,17 @@ impl Shape {
         self
     }
 
-    /// Points of one cloud.
+    /// Number of points in one cloud.
     pub fn points(&self) -> usize {
         self.beams * self.columns
     }
 
-    /// Cells of one grid.
+    /// Number of cells in one grid.
     pub fn cells(&self) -> usize {
         self.side.pow(3)
     }
 
-    /// The name of the clouds in the rows.
+    /// Name of the clouds and the grid in the output rows.
     pub fn config(&self, layout: VoxelLayout) -> String {
         let side = self.side;
         let what = match self.clouds {
@@ -81,7 +82,7 @@ impl Shape {
         )
     }
 
-    /// The configuration of the operation: occupancy, and for sparse voxels count and mean too.
+    /// Makes the configuration of `voxelize`: the channel occupancy, and for `coo` also count and means.
     pub fn voxelize(&self, layout: VoxelLayout) -> Result<VoxelizeConfig, serde_yaml::Error> {
         let channels = match layout {
             VoxelLayout::Coo => "occupancy, count, mean_x, mean_y, mean_z",
@@ -90,7 +91,7 @@ impl Shape {
         self.voxelize_to(layout, channels)
     }
 
-    /// The configuration of the operation with other channels.
+    /// Makes the configuration of `voxelize` with `channels`, a list of names separated by commas.
     pub fn voxelize_to(&self, layout: VoxelLayout, channels: &str) -> Result<VoxelizeConfig, serde_yaml::Error> {
         let (corner, edge, side) = (-EXTENT_M / 2.0, EXTENT_M / self.side as f32, self.side);
         serde_yaml::from_str(&format!(
@@ -101,9 +102,9 @@ impl Shape {
     }
 }
 
-/// Bytes of inputs and outputs that a call touches, each once: all points, and the part of the output that a repeated call
-/// writes. For a dense grid this part is the 32-byte sectors that the call sets, and the sectors of the last call, which it
-/// clears. For bits it is the whole grid, and for sparse voxels their rows.
+/// Number of bytes that a repeated call reads or writes, each counted once: all points, and the written part of the output. Of a
+/// dense grid a call writes the 32-byte sectors with points, and clears the sectors of the last call. Of `bits` it writes the
+/// whole grid, and of `coo` the rows of the voxels.
 pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<usize, Box<dyn Error>> {
     const SECTOR_BYTES: usize = 32;
     let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(VoxelLayout::Bits)?)?;
@@ -116,7 +117,7 @@ pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> 
         let each = match layout {
             VoxelLayout::Dense => {
                 voxelizer.write_bits(&mut bits);
-                // 8 cells are a byte here and a sector there.
+                // Eight cells are a byte of the bits and a sector of the dense grid.
                 2 * SECTOR_BYTES * bits.iter().filter(|&&byte| byte != 0).count()
             }
             VoxelLayout::Bits => bits.len(),
@@ -128,7 +129,7 @@ pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> 
     Ok(shape.clouds * shape.points() * POINT_BYTES + out)
 }
 
-/// The name of a layout in a configuration.
+/// Name of a layout in configurations and output rows.
 pub fn name(layout: VoxelLayout) -> &'static str {
     match layout {
         VoxelLayout::Dense => "dense",
@@ -137,7 +138,7 @@ pub fn name(layout: VoxelLayout) -> &'static str {
     }
 }
 
-/// A cloud as a tensor [points, COLUMNS].
+/// Makes the message of a cloud: a tensor [points, COLUMNS] of float32.
 pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]], memory: &HostMemory) -> Message {
     let mut message = Message::new(memory);
     message.rows = points.len() * COLUMNS;
@@ -147,7 +148,7 @@ pub fn tensor<const COLUMNS: usize>(points: &[[f32; COLUMNS]], memory: &HostMemo
     message
 }
 
-/// The sweeps from which the clouds of a shape are taken in turn.
+/// Makes the [`SWEEPS`] clouds of a shape, in `memory`.
 pub fn sweeps(shape: &Shape, memory: &HostMemory) -> Vec<Message> {
     let points = |step| {
         if shape.is_uniform {
@@ -159,12 +160,12 @@ pub fn sweeps(shape: &Shape, memory: &HostMemory) -> Vec<Message> {
     (0..SWEEPS).map(|step| tensor(&points(step), memory)).collect()
 }
 
-/// Index of the sweep for cloud `cloud` of set `set`.
+/// Index in [`sweeps`] of the cloud that is number `cloud` in a call, if the call uses the set of inputs number `set`.
 pub fn sweep_of(set: usize, cloud: usize) -> usize {
     (set + cloud) % SWEEPS
 }
 
-/// Columns of messages that the grids of a call are written to.
+/// Host memory for the grids of a call, in one layout; buffers of the other layouts are empty.
 pub struct Output {
     pub dense: HostBuf,
     pub bits: HostBuf,
@@ -174,7 +175,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Allocates memory for all grids of a shape in one layout.
+    /// Allocates memory for all grids of a call in one layout, for as many voxels as a cloud has points.
     pub fn new(shape: &Shape, layout: VoxelLayout, memory: &HostMemory) -> Self {
         let room = |wanted, bytes| {
             let mut buffer = HostBuf::new(memory);
@@ -198,7 +199,7 @@ impl Output {
         self.bits.bytes()
     }
 
-    /// Coordinates and features of the voxels.
+    /// Coordinates and features of the first [`voxels`](Self::voxels) rows of a `coo` grid, as bytes.
     pub fn coo(&self) -> (&[u8], &[u8]) {
         let coords = &self.coords.bytes()[..self.voxels * COORDS_BYTES];
         (coords, &self.features.bytes()[..self.voxels * FEATURES_BYTES])

@@ -1,5 +1,5 @@
-//! The cost of host memory that is not page-locked: the same work with either memory, in turn, so that other load on
-//! the machine affects both alike.
+//! Measures the cost of host memory that is not page-locked. The same work is done with both kinds of memory in turn, so that
+//! other load on the machine affects both alike.
 //!
 //! A node's input messages are page-locked, and its outputs are in dora's memory, which is not: `to pageable`. Arrays of a program
 //! are `pageable` on both sides.
@@ -19,7 +19,7 @@ use robocache::ops::voxelize::gpu::GpuVoxelizer;
 use robocache::stream::Message;
 use std::error::Error;
 
-/// A kind of copy: true for each end that is in page-locked memory.
+/// A combination of host memories: `input` and `output` are true if the memory is page-locked.
 #[derive(Clone, Copy)]
 struct Way {
     name: &'static str,
@@ -45,17 +45,17 @@ const WAYS: [Way; 3] = [
     },
 ];
 
-/// Sizes of copies by one thread: a bitmap of 256^3, which is about the size of the room's sparse voxels, and larger
-/// tensors up to a dense 256^3.
+/// Sizes of copies, bytes: from less than a bitmap of 256^3, which is about as large as the room's sparse voxels, to a dense
+/// grid of 256^3.
 const COPIED_BYTES: [usize; 4] = [256 << 10, GRID_BYTES, 16 << 20, 64 << 20];
 const GRID_BYTES: usize = 2 << 20;
-/// The room of the CPU's figures, and one that is small enough for a quick test.
+/// Shapes of one cloud, of which the first that the run wants is measured: the room, or for `--quick` a small room.
 const ROOMS: [Shape; 2] = [clouds::SHAPES[0], SMALL_ROOM];
 const SMALL_ROOM: Shape = Shape {
     clouds: 1,
     ..clouds::SHAPES[1]
 };
-/// Number of outputs to go through in turn, since the addresses of dora's samples change, too.
+/// Number of output buffers that calls use in turn, since dora's shared-memory buffers have changing addresses as well.
 const OUTPUTS: usize = 4;
 
 const BATCHES: [Batch; 5] = [
@@ -79,7 +79,7 @@ const fn batch(rows: usize, samples: usize, targets: usize, dim: usize, dtype: D
 type Called = Result<(), Box<dyn Error>>;
 type Call<'a> = Box<dyn FnMut(usize) -> Called + 'a>;
 
-/// Measures copies alone, and batches of trajectories, on the device, if there is one.
+/// Measures single copies, and batches of trajectories, on the device; nothing without a device.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     for bytes in COPIED_BYTES.into_iter().filter(|&bytes| timing::is_wanted(bytes)) {
@@ -91,7 +91,7 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// Measures grids of clouds, one after the other and at the pace of a lidar.
+/// Measures voxel grids of clouds, without a pause and at the rate of a lidar; nothing without a device.
 pub fn grids(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     let Some(room) = ROOMS.into_iter().find(|room| timing::is_wanted(room.cells())) else {
@@ -114,7 +114,8 @@ fn memory(gpu: &Gpu, is_page_locked: bool) -> HostMemory {
     }
 }
 
-/// Times calls in turn, and adds a row for each.
+/// Times several calls in turn, and adds an output row for each. A call is its name in the row and a function that gets the number
+/// of the run.
 fn add(rows: &mut Rows, op: &str, pace: Pace, bytes: usize, calls: Vec<(String, Call<'_>)>) -> Called {
     let mut result = Ok(());
     let (names, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
@@ -130,7 +131,7 @@ fn add(rows: &mut Rows, op: &str, pace: Pace, bytes: usize, calls: Vec<(String, 
     Ok(())
 }
 
-/// Measures copies alone, to the device and from it, each waited for.
+/// Measures single copies to the device and from it, each of which is waited for.
 fn copies(rows: &mut Rows, gpu: &Gpu, bytes: usize, pace: Pace) -> Result<(), Box<dyn Error>> {
     let mut device = DeviceBuf::new(gpu, &Budget::new(None));
     device.reserve(bytes)?;
@@ -161,7 +162,7 @@ fn copies(rows: &mut Rows, gpu: &Gpu, bytes: usize, pace: Pace) -> Result<(), Bo
     add(rows, "copy", pace, bytes, calls)
 }
 
-/// Measures grids of a room, from message to output.
+/// Measures the grids of a cloud with each combination of memories, from the message to the output.
 fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace: Pace) -> Result<(), Box<dyn Error>> {
     let locked = clouds::sweeps(room, &memory(gpu, true));
     let pageable = clouds::sweeps(room, &memory(gpu, false));
@@ -184,8 +185,8 @@ fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace:
     add(rows, "voxelize", pace, bytes, calls)
 }
 
-/// Measures batches of trajectories from message to output, reading the message alone, and the copies to the device and from it
-/// alone, both at once.
+/// Measures batches of trajectories with each combination of memories, from the message to the output. Two more rows have parts of
+/// the work: reading the message, and the copies in both directions at once.
 fn batches(rows: &mut Rows, gpu: &Gpu, shape: &Batch) -> Result<(), Box<dyn Error>> {
     let rules = ResampleConfig::default();
     let (locked, bytes) = resample::sets(shape, &memory(gpu, true));
@@ -245,7 +246,7 @@ fn batches(rows: &mut Rows, gpu: &Gpu, shape: &Batch) -> Result<(), Box<dyn Erro
     add(rows, "resample", Pace::AtOnce, bytes, calls)
 }
 
-/// Page-locked memory and a stream for each direction.
+/// Device memory with its stream, and page-locked host memory, for each direction of copies.
 struct BothWays {
     up: (DeviceBuf, PinnedBuf),
     down: (DeviceBuf, PinnedBuf),

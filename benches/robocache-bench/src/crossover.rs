@@ -1,4 +1,5 @@
-//! Sizes from which a device is faster, from message to output, and the gain by several devices.
+//! Measures small to large work on the CPU and on a device, which shows the size from which a device is faster, and the gain by
+//! several devices. Times are from the message to the output in host memory.
 
 use crate::batch::Shape;
 use crate::memory;
@@ -12,10 +13,10 @@ use robocache::ops::resample::{CpuResampler, ResampleConfig};
 use robocache::ops::voxelize::VoxelLayout;
 use std::error::Error;
 
-/// Numbers of trajectories in a batch, from a single robot's upwards.
+/// Numbers of trajectories in the measured batches; 1 is a single robot.
 const TRAJECTORIES: [usize; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 
-/// A batch that is shared among devices.
+/// Sizes of the batch that several devices share.
 const SHARED: Shape = Shape {
     rows: 1024,
     samples: 512,
@@ -34,7 +35,7 @@ fn trajectories(rows: usize) -> Shape {
     }
 }
 
-/// Measures batches of more and more trajectories, on the CPU and on the device.
+/// Measures batches of 1 to 4096 trajectories, on the CPU, and on the device if there is one.
 pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let config = ResampleConfig::default();
     let mut cpu = CpuResampler::new(&config)?;
@@ -51,10 +52,10 @@ pub fn resample(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Beams and columns of larger and larger clouds, each in one grid.
+/// Beams and columns of the measured clouds, smallest first.
 const CLOUDS: [(usize, usize); 5] = [(16, 64), (32, 128), (64, 256), (64, 1024), (128, 4096)];
 
-/// Measures sparse voxels of larger and larger clouds, on the CPU and on the device.
+/// Measures sparse voxels of the clouds in [`CLOUDS`], on the CPU, and on the device if there is one.
 pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     for (beams, columns) in CLOUDS {
         let shape = clouds::Shape {
@@ -70,7 +71,7 @@ pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Measures a batch shared among 1, 2 and 4 devices, if that many exist.
+/// Measures a batch that is shared among 1, 2 and 4 devices, as far as they exist; nothing with fewer than two devices.
 pub fn sharded(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
     let devices = device_count(Kind::Cuda).unwrap_or(0);
     if devices < 2 {

@@ -1,4 +1,5 @@
-//! Streams on common timestamps: a batch of windows, and the observation of one robot that is due now.
+//! Measures align and fuse: a batch of windows for training, and the single observation of a live robot. On a device every
+//! observation must really be made there: a fall back to the CPU is an error.
 
 use crate::batch::{self, EPOCH_NS};
 use crate::fuse_batch::{self, BATCH, batch_config};
@@ -14,19 +15,21 @@ use robocache::ops::align::{AlignConfig, Aligner, Masks, Target, Timeline, cpu};
 use std::error::Error;
 use std::time::Instant;
 
-/// Rows of a window of one robot: from the short history of a policy to a long one.
+/// Numbers of rows in the windows of a live robot: from a short to a long history.
 const LIVE_WINDOWS: [usize; 4] = [2, 16, 64, 256];
 
 const LIVE_NS: i64 = 10_000_000_000;
 const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
-/// Period in ns and columns of each stream: camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz.
+/// Period, ns, and number of values of each stream of a live robot: camera features at 30 Hz, proprioception at 500 Hz, a wrench
+/// at 1 kHz.
 const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)];
-/// Shift of all stamps, so that each target is between two samples; without it targets are at samples of the faster streams.
+/// Offset of all stamps, ns, so that each target is between two samples. Without an offset, targets are at samples of the faster
+/// streams.
 const BETWEEN_NS: i64 = 700_000;
-/// Number of different samples that a stream takes in turn, so that values differ from sample to sample.
+/// Number of different samples of a stream, which repeat, so that values differ from sample to sample.
 const DIFFERENT_SAMPLES: usize = 97;
 
-/// Makes a window of the batch, with its own timeline.
+/// Makes the timeline of one window of the batch, with all of its samples, and the last target that is due.
 fn window(seed: u64) -> Result<(Timeline, Target), Box<dyn Error>> {
     let (_, rows, streams) = BATCH;
     let rate_hz = rows as f64 / (batch::SPAN_NS as f64 / 1e9);
@@ -50,7 +53,7 @@ fn window(seed: u64) -> Result<(Timeline, Target), Box<dyn Error>> {
     Ok((aligner, last))
 }
 
-/// Measures the batch on the CPU, window after window, and on the device if there is one.
+/// Measures the batch of windows: on the CPU one window after the other, and on the device if there is one.
 pub fn batch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let (windows, targets, streams) = BATCH;
     let columns: usize = streams.iter().map(|stream| stream.1).sum();
@@ -69,7 +72,7 @@ pub fn batch(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     gpu.map_or(Ok(()), |gpu| fuse_batch::measure(rows, gpu))
 }
 
-/// Measures the observation of one robot on the CPU, and on the device if there is one.
+/// Measures the observation of a live robot on the CPU, and on the device if there is one.
 pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
     for window in LIVE_WINDOWS {
@@ -87,7 +90,7 @@ pub fn live(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     gpu.map_or(Ok(()), |gpu| take(rows, gpu))
 }
 
-/// Measures other modes: the batch on the device, and the observation of one robot on the device and on the CPU.
+/// Measures modes of interpolation: the observation of a live robot on the CPU and the device, and the batch on the device.
 pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let columns: usize = LIVE_STREAMS.iter().map(|stream| stream.1).sum();
     let groups = "groups: [{ channels: [0, 7], interpolation: angle }, { channels: [7, 11], interpolation: slerp }, \
@@ -115,11 +118,11 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     gpu.map_or(Ok(()), |gpu| fuse_batch::modes(rows, gpu))
 }
 
-/// Types and sizes of large samples that are on the device already, such as from another operation of the process. They are the
+/// Types and numbers of values of large samples that are on the device already, such as from another operation. They are the
 /// bits of a voxel grid of 512 x 512 x 40, and 2 M floats.
 const LARGE_SAMPLES: [(Dtype, usize); 2] = [(Dtype::UInt8, 512 * 512 * 40 / 8), (Dtype::Float32, 1 << 21)];
 
-/// Measures the time in which a sample is copied within the device, to its history there.
+/// Measures the push of a sample that is on the device already: a copy within the device to the history of its stream.
 fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const SETS: usize = 8;
     for (dtype, dim) in LARGE_SAMPLES {
@@ -161,8 +164,8 @@ fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes a few observations on the device, of the shortest window, also in float16, and of the longest, and pushes samples that
-/// are there already.
+/// Launches the kernels of `fuse` a few times for a profiler. They make the shortest window in float32 and float16 and the longest
+/// window, and take samples that are on the device already.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const OBSERVATIONS: usize = 4;
     let [shortest, .., longest] = LIVE_WINDOWS;
@@ -187,15 +190,15 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes the observations of one robot.
+/// A way to make the observations of a live robot.
 trait Fuser {
     fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), Box<dyn Error>>;
 
-    /// Writes the next observation, if one is due.
+    /// Writes the next observation to `out`, and returns true; returns false if no observation is due.
     fn observe(&mut self, out: &mut [f32]) -> Result<bool, Box<dyn Error>>;
 }
 
-/// The CPU's specification alone, without the choice of a backend.
+/// The CPU implementation without the layer that chooses a backend.
 struct OnCpu {
     timeline: Timeline,
     masks: Masks,
@@ -226,7 +229,7 @@ impl Fuser for OnCpu {
     }
 }
 
-/// Makes an operation whose windows are all made on the first device.
+/// Makes an aligner that makes all windows on the first CUDA device.
 fn on_gpu(config: &AlignConfig) -> Result<Aligner, Box<dyn Error>> {
     Ok(Aligner::fused(
         config,
@@ -252,17 +255,17 @@ impl Fuser for Aligner {
     }
 }
 
-/// The name of one robot's observation in the rows.
+/// Name of a live robot's observation in the output rows.
 fn live_config(window: usize) -> String {
     format!("live, T = {window}, 128+15+6 columns, float32, one observation")
 }
 
-/// The configuration of the observation of one robot.
+/// Makes the configuration of a live robot's observation with linear interpolation.
 fn live_rules(window: usize, dtype: Dtype) -> Result<AlignConfig, serde_yaml::Error> {
     live_rules_with(window, dtype, "interpolation: linear")
 }
 
-/// The configuration of the observation with these modes of the proprioception.
+/// Makes the configuration of a live robot's observation; `proprio` is the YAML of the proprioception's modes.
 fn live_rules_with(window: usize, dtype: Dtype, proprio: &str) -> Result<AlignConfig, serde_yaml::Error> {
     serde_yaml::from_str(&format!(
         "{{ rate_hz: 50, window: {window}, max_wait_ms: 40, dtype: {dtype}, modalities: [
@@ -272,8 +275,8 @@ fn live_rules_with(window: usize, dtype: Dtype, proprio: &str) -> Result<AlignCo
     ))
 }
 
-/// Plays ten seconds of a robot from `offset_ns` on, or until there are `most` observations, and times each of them from the
-/// arrival of the sample that makes it due.
+/// Plays ten seconds of a live robot with all stamps shifted by `offset_ns`, or until there are `most` observations. Returns the
+/// time of each observation after the warm-up, us, from the arrival of the sample that makes the observation due.
 fn play(mut fuser: impl Fuser, config: &AlignConfig, offset_ns: i64, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());

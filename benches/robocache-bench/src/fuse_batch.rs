@@ -1,4 +1,5 @@
-//! The batch of windows on a device, from samples that are there.
+//! Measures a batch of windows on a device, from samples that are on the device already. The values of the first set must have
+//! the bits of the CPU's.
 
 use crate::batch::{self, Shape};
 use crate::random::Random;
@@ -12,14 +13,14 @@ use robocache::ops::resample::{CpuResampler, Trajectories};
 use robocache::time::{Interpolation, Limits, Rule};
 use std::error::Error;
 
-/// Windows of the batch, targets of each, and samples and columns of each modality.
+/// Number of windows in the batch, number of targets in each, and samples and columns of each modality.
 pub const BATCH: (usize, usize, [(usize, usize); 3]) = (32, 256, [(150, 128), (1000, 32), (5000, 16)]);
 
-/// The mode of each modality.
+/// Mode of interpolation of each modality.
 type Modes = [Interpolation; BATCH.2.len()];
 const LINEAR: Modes = [Interpolation::Linear; BATCH.2.len()];
 
-/// The name of the batch in the rows.
+/// Name of the batch in the output rows.
 pub fn batch_config() -> String {
     let (windows, rows, streams) = BATCH;
     let join = |part: fn(&(usize, usize)) -> usize, with: &str| {
@@ -33,13 +34,14 @@ pub fn batch_config() -> String {
     )
 }
 
-/// One set of inputs: the targets, and each modality's times and values.
+/// One set of inputs: the targets of all windows, and each modality's sizes, times and values.
 struct Windows {
     targets: Vec<i64>,
     streams: Vec<(Shape, Vec<i64>, Vec<u8>)>,
 }
 
-/// The parts of a slab: targets, values, validity, ages, then times and values of each modality.
+/// Index of the targets among the parts of a set's device memory. The parts after it are the fused values, validity, ages, and the
+/// times and values of each modality.
 const TARGETS: usize = 0;
 const OUT: usize = 1;
 const VALID: usize = 2;
@@ -78,7 +80,7 @@ impl Windows {
         }
     }
 
-    /// Bytes that a call touches, each once: samples that are needed, targets, values and masks.
+    /// Number of bytes that a call reads or writes, each counted once: samples that a target needs, targets, values and masks.
     fn touched_bytes(&self) -> usize {
         let (windows, rows, streams) = BATCH;
         let targets = windows * rows * size_of::<i64>();
@@ -88,7 +90,7 @@ impl Windows {
         targets + ages + each.sum::<usize>()
     }
 
-    /// The values of each modality resampled by itself, row by row.
+    /// Computes the expected values on the CPU: each modality resampled separately, the results side by side in each row.
     fn expected(&self, modes: Modes) -> Result<Vec<u8>, Box<dyn Error>> {
         let (windows, rows, _) = BATCH;
         let mut each = Vec::new();
@@ -104,7 +106,7 @@ impl Windows {
     }
 }
 
-/// Sets in the memory of a device.
+/// All sets of inputs and outputs in the memory of a device.
 struct OnDevice {
     slab: Slab,
     first: Windows,
@@ -134,16 +136,16 @@ impl OnDevice {
         Ok(Self { slab, first, sets })
     }
 
-    /// The fuser of each set, ready to launch.
+    /// Makes the operation on each set, ready to launch.
     fn fusers(&self, gpu: &Gpu, modes: Modes) -> Result<Vec<FuseBatch<'_>>, DeviceFault> {
         (0..self.sets).map(|set| fuser(gpu, &self.slab, set, modes)).collect()
     }
 }
 
-/// Launches the batch a few times.
+/// Launches the batch once for each set, for a profiler.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     for fuser in OnDevice::new(gpu)?.fusers(gpu, LINEAR)? {
-        // SAFETY: the slab outlives the launches and has what they were told.
+        // SAFETY: the slab outlives the launches, and its parts have the sizes that the fusers were given.
         unsafe { fuser.launch() }?;
         gpu.synchronize()?;
     }
@@ -155,7 +157,7 @@ pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     measure_as(rows, gpu, LINEAR, &batch_config())
 }
 
-/// Measures the batch with linear interpolation and in other modes.
+/// Measures the batch in several combinations of modes, with linear interpolation first.
 pub fn modes(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     use Interpolation::{Angle, Cubic, Linear, Pchip, Rot6d, Slerp};
     for modes in [
@@ -175,7 +177,7 @@ pub fn modes(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
 fn measure_as(rows: &mut Rows, gpu: &Gpu, modes: Modes, config: &str) -> Result<(), Box<dyn Error>> {
     let on_device = OnDevice::new(gpu)?;
     let fusers = on_device.fusers(gpu, modes)?;
-    // SAFETY: the slab outlives the launches and has what they were told.
+    // SAFETY: the slab outlives the launches, and its parts have the sizes that the fusers were given.
     let times = timing::device(gpu, fusers.len(), |set| unsafe { fusers[set].launch() })?;
     let expected = on_device.first.expected(modes)?;
     let mut actual = vec![0; expected.len()];

@@ -1,4 +1,4 @@
-//! Kinematics of many rows on a device, held against the CPU's values.
+//! Measures kinematics of many rows on a device. The results must have the bits of the CPU's.
 
 use crate::random::Random;
 use crate::rows::{Rows, Scope};
@@ -12,8 +12,8 @@ use robocache::ops::kinematics::gpu::{DeviceAnswers, DeviceStarts, GpuModel, Gpu
 use std::error::Error;
 use std::f64::consts::FRAC_PI_2;
 
-/// The joints of Franka's Panda, from the tables of the maker: position in the frame of the joint before, rotation about x there,
-/// and limits.
+/// Joints of Franka's Panda, from the manufacturer's tables: position in the frame of the joint before, m, rotation about that
+/// frame's x axis, rad, and limits, rad.
 const PANDA: [([f64; 3], f64, [f64; 2]); 7] = [
     ([0.0, 0.0, 0.333], 0.0, [-2.8973, 2.8973]),
     ([0.0, 0.0, 0.0], -FRAC_PI_2, [-1.7628, 1.7628]),
@@ -26,7 +26,7 @@ const PANDA: [([f64; 3], f64, [f64; 2]); 7] = [
 
 const COUNTS: [usize; 5] = [100, 1000, 10_000, 100_000, 1 << 20];
 
-/// Number of trajectories, and of targets in each.
+/// Number of trajectories, and number of targets in each.
 const PATHS: (usize, usize) = (1000, 1000);
 
 fn panda() -> Result<Chain, Box<dyn Error>> {
@@ -45,7 +45,7 @@ fn panda() -> Result<Chain, Box<dyn Error>> {
     Ok(Chain::from_urdf(&urdf, "panda", "link0", "hand")?)
 }
 
-/// Measures poses, Jacobians and inverse kinematics in both types.
+/// Measures poses, Jacobians and inverse kinematics on the device, in float32 and float64; nothing without a device.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     let chain = panda()?;
@@ -67,7 +67,7 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
     paths::<f64>(rows, gpu, &chain)
 }
 
-/// Rows of random joints, uniform within their limits.
+/// Draws random joint values for `count` poses, uniform within the limits of the joints.
 fn random_rows(chain: &Chain, count: usize) -> Vec<f64> {
     let mut random = Random::new(count as u64);
     let within = |[lower, upper]: [f64; 2], random: &mut Random| lower + (upper - lower) * f64::from(random.unit());
@@ -137,7 +137,7 @@ fn forward<R: Real + Primitive>(rows: &mut Rows, gpu: &Gpu, chain: &Chain, count
     Ok(())
 }
 
-/// The parts of a slab: targets, their answers, and the branches of trajectories.
+/// View of the device memory of inverse kinematics: targets, their answers, and the branch numbers of trajectories.
 struct Answers<'a> {
     slab: &'a Slab,
     count: usize,
@@ -226,7 +226,7 @@ fn inverse<R: Real + Primitive>(
     Ok(())
 }
 
-/// Measures inverse kinematics along trajectories that swing about the middle of the limits.
+/// Measures inverse kinematics along trajectories whose joints swing near the middle of their limits.
 fn paths<R: Real + Primitive>(rows: &mut Rows, gpu: &Gpu, chain: &Chain) -> Result<(), Box<dyn Error>> {
     let (trajectories, length) = match timing::is_wanted(1 << 23) {
         true => PATHS,

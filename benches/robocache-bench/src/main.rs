@@ -1,4 +1,5 @@
-//! The cost of the operations on this machine, on the CPU and on its GPU, a JSON line for each row:
+//! Measures the operations on this machine, on the CPU and on its GPU, and prints a JSON line for each row. The inputs are the same
+//! in every run.
 //!
 //!     robocache-bench [--quick] [PART ...]
 //!
@@ -7,23 +8,23 @@
 //! - live (one robot's observation), modes (each interpolation beside `linear`),
 //! - crossover (sizes from one robot's upwards), devices (work shared among several devices).
 //!
-//! Three other parts run only if they are named. Parts copies and grids do work from and to page-locked memory, in turn with
-//! other memory. Part profile launches each kernel a few times for Nsight Compute.
+//! Three other parts run only if they are named. The parts copies and grids compare page-locked with pageable host memory. The part
+//! profile launches each kernel a few times for Nsight Compute.
 //!
 //! A row has the keys
 //! - `op`, `config`, `backend` (`cpu` or `cuda`),
-//! - `scope`: `device` for the work on the device alone, from a graph of many calls, or `host` for the whole operation, between
-//!   messages in host memory,
+//! - `scope`: `device` for the work on the device in a graph of many calls, or `host` for the whole operation from a message to
+//!   an output in host memory,
 //! - `us_p50`, `us_p99`: percentiles of one call,
-//! - `us_early_off`: the median if no kernel starts before the kernel ahead of it has ended ([`Gpu::set_early_start`]),
+//! - `us_early_off`: the median if no kernel starts before its predecessor has ended ([`Gpu::set_early_start`]),
 //! - `us_alone`: the median of a call that is issued and waited for by itself,
-//! - `sets`: the number of sets of inputs and outputs that the calls go through,
-//! - `touched_bytes`: bytes of its set that one call reads or writes, each once; times `sets` they are several times the size of
-//!   caches, unless the row says otherwise,
+//! - `sets`: the number of sets of inputs and outputs that calls use in turn,
+//! - `touched_bytes`: the number of bytes that one call reads or writes; times `sets` it is several times the size of the caches,
+//!   unless the row says otherwise,
 //! - `gbps`, `of_copy`: the rate of these bytes, and its share of the device's copy rate.
 //!
 //! The keys `us_early_off`, `us_alone` and `sets` are null for `host`. Without a GPU there are rows of the CPU only. Progress goes
-//! to stderr. With `--quick` everything runs a few times only, and nothing large: this tests the parts, and does not measure.
+//! to stderr. With `--quick` everything small runs a few times, which tests the parts and does not measure.
 
 mod batch;
 mod ceilings;
@@ -52,7 +53,7 @@ use std::time::Instant;
 
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
-/// Parts in the order of their rows. Rows after the ceilings are compared with them.
+/// Parts of the benchmark by name, in the order in which they run. Rows after the ceilings are compared with the ceilings.
 const PARTS: [(&str, Part); 12] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))
@@ -76,10 +77,10 @@ const PARTS: [(&str, Part); 12] = [
     ("profile", profile::launch),
 ];
 
-/// Parts that run only if they are asked for.
+/// Parts that run only if they are named.
 const ONLY_ASKED: [&str; 3] = ["copies", "grids", "profile"];
 
-/// The memory of messages, as in the nodes.
+/// Returns the host memory that nodes use for messages: page-locked if there is a GPU.
 fn memory(gpu: Option<&Gpu>) -> HostMemory {
     gpu.map_or_else(HostMemory::pageable, HostMemory::page_locked)
 }

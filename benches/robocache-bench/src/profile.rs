@@ -1,4 +1,4 @@
-//! A few launches of every kernel, at the sizes of the comparison with peers, for a profiler.
+//! Launches every kernel a few times, at the sizes of the comparison with peers, for a profiler. Nothing is timed or checked here.
 
 use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
@@ -12,10 +12,11 @@ use robocache::ops::voxelize::gpu::GpuVoxelizer;
 use robocache::stream::Message;
 use std::error::Error;
 
-/// Limit on the cells of a call's grids: a profiler that launches a kernel again first saves all its memory.
+/// Largest number of cells in the grids of a call, since a profiler saves all memory of a kernel before it launches it again.
 const MOST_CELLS: usize = 1 << 26;
 
-/// Types and numbers of values of samples that are not read by 16 bytes at once, or whose type the comparison does not have.
+/// Types and numbers of values of samples beyond those of the comparison with peers. Some are of other types, and some can't be
+/// read 16 bytes at a time.
 const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::Float32, 6),
     (Dtype::Float32, 7),
@@ -31,12 +32,12 @@ const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::BFloat16, 7),
 ];
 
-/// Number of grids of each shape, each made twice in turn.
+/// Number of grids of each shape, each of which is made twice.
 const GRIDS: usize = 2;
 
 const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
 
-/// Launches the kernels.
+/// Launches all kernels; nothing without a device.
 pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     timing::be_quick();
@@ -57,7 +58,7 @@ pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     for shape in clouds::SHAPES.into_iter().filter(is_profiled) {
         voxelize(gpu, &shape, &clouds::sweeps(&shape, &HostMemory::page_locked(gpu)))?;
     }
-    // Points of 4 columns are read at once, points of 5 value by value.
+    // Kernels read a point of 4 columns at once, and a point of 5 columns value by value.
     let sweeps = clouds::sweeps(&room, &HostMemory::page_locked(gpu));
     voxelize(gpu, &room, &sweeps.iter().map(widen::<4>).collect::<Vec<_>>())?;
     voxelize(gpu, &room, &sweeps.iter().map(widen::<5>).collect::<Vec<_>>())?;
@@ -77,7 +78,7 @@ fn resample(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
     Ok(gpu.synchronize()?)
 }
 
-/// Resamples samples in host memory, some of which are dropped and counted.
+/// Resamples batches in host memory, by the kernels that drop and count samples that are not finite.
 fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
     let mut resampler = GpuResampler::new(&ResampleConfig::default(), gpu, None)?;
     for set in &mut resample::sets(shape, &HostMemory::page_locked(gpu)).0 {
@@ -99,7 +100,7 @@ fn voxelize(gpu: &Gpu, shape: &clouds::Shape, sweeps: &[Message]) -> Result<(), 
     Ok(())
 }
 
-/// Widens a cloud of x, y and z to more columns, which are 0.
+/// Makes a copy of a cloud of x, y and z with more columns, which are 0.
 fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
     let coordinates = sweep.columns()[0].values().as_slice::<f32>();
     let widened = coordinates.chunks_exact(3).map(|xyz| {
@@ -110,7 +111,7 @@ fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
     clouds::tensor(&widened.collect::<Vec<_>>(), &HostMemory::pageable())
 }
 
-/// Makes grids with channels that the kernels of occupancy, count and mean don't know.
+/// Makes grids with the channels min and max, which the kernels for occupancy, count and mean do not compute.
 fn voxelize_other_channels(gpu: &Gpu, shape: &clouds::Shape) -> Result<(), Box<dyn Error>> {
     let config = shape.voxelize_to(VoxelLayout::Dense, "count, mean_x, min_z, max_z")?;
     let mut voxelizer = GpuVoxelizer::new(&config, gpu, None)?;

@@ -1,15 +1,15 @@
-//! A small generator of random numbers, so that every run has the same inputs.
+//! A small linear congruential generator, so that every run has the same inputs.
 
-/// Generator of random numbers.
+/// State of a generator of random numbers.
 pub struct Random(u64);
 
 impl Random {
-    /// The generator with this seed.
+    /// Makes a generator; equal seeds give equal numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 31 random bits.
+    /// Returns the next random number in 0..2^31.
     pub fn bits(&mut self) -> u64 {
         self.0 = self
             .0
@@ -18,12 +18,12 @@ impl Random {
         self.0 >> 33
     }
 
-    /// A number in 0..1.
+    /// Returns the next random number in 0..1.
     pub fn unit(&mut self) -> f32 {
         self.bits() as f32 / (1u64 << 31) as f32
     }
 
-    /// A number in 0..end.
+    /// Returns the next random integer in 0..`end`.
     pub fn below(&mut self, end: i64) -> i64 {
         ((self.bits() as i128 * end as i128) >> 31) as i64
     }

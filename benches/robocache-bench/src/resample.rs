@@ -1,4 +1,4 @@
-//! Batches of trajectories, on the CPU and on a device.
+//! Measures resampling of batches of trajectories, on the CPU and on a device. The device's values must have the bits of the CPU's.
 
 use crate::batch::{self, Shape};
 use crate::memory;
@@ -13,7 +13,7 @@ use robocache::stream::Message;
 use robocache::time::Interpolation;
 use std::error::Error;
 
-/// Trajectories, samples, targets, values of a sample.
+/// Sizes of the batches: number of trajectories, samples of each, targets of each, values of a sample.
 const SHAPES: [(usize, usize, usize, usize); 5] = [
     (32, 50, 32, 16),
     (64, 4096, 1024, 32),
@@ -22,10 +22,10 @@ const SHAPES: [(usize, usize, usize, usize); 5] = [
     (1024, 512, 512, 128),
 ];
 
-/// Number of sets of the smallest shape that stay in the L2 cache.
+/// Number of sets of the smallest batch that fit into the L2 cache.
 const SETS_IN_CACHE: usize = 8;
 
-/// The shapes of the comparison with peers.
+/// Sizes of the batches that are compared with peers, in bfloat16 and float32.
 pub fn shapes() -> impl Iterator<Item = Shape> {
     [Dtype::BFloat16, Dtype::Float32].into_iter().flat_map(|dtype| {
         SHAPES.map(|(rows, samples, targets, dim)| Shape {
@@ -38,14 +38,15 @@ pub fn shapes() -> impl Iterator<Item = Shape> {
     })
 }
 
-/// A batch and the memory that its answer goes to.
+/// A batch as a message, and host memory for its resampled values and their mask.
 pub struct Set {
     pub message: Message,
     pub values: HostBuf,
     pub valid: HostBuf,
 }
 
-/// Sets to rotate through, and the bytes that a call on the first of them touches.
+/// Makes the sets of inputs and outputs that calls use in turn. Returns them, and the number of bytes that a call on the first set
+/// touches.
 pub fn sets(shape: &Shape, memory: &HostMemory) -> (Vec<Set>, usize) {
     let set = |seed| {
         let (mut values, mut valid) = (HostBuf::new(memory), HostBuf::new(memory));
@@ -64,7 +65,8 @@ pub fn sets(shape: &Shape, memory: &HostMemory) -> (Vec<Set>, usize) {
     (std::iter::once(first).chain(others).collect(), touched)
 }
 
-/// Measures all shapes on the CPU, and on the device if there is one. A shape that fails loses its rows only.
+/// Measures all batches on the CPU, and on the device if there is one. If a batch fails, its rows are missing, and an error is
+/// returned at the end.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let mut result = Ok(());
     for shape in shapes().filter(|shape| timing::is_wanted(shape.held_bytes())) {
@@ -109,10 +111,10 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
     Ok(())
 }
 
-/// The shapes of [`SHAPES`] in which the modes are compared.
+/// Indices in [`SHAPES`] of the batches in which the modes of interpolation are compared.
 const MODE_SHAPES: [usize; 3] = [0, 1, 3];
 
-/// Measures every mode in float32, on the CPU, and on the device if it has the mode.
+/// Measures every mode of interpolation in float32, on the CPU, and on the device if the device has the mode.
 pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let shapes: Vec<Shape> = shapes().filter(|shape| shape.dtype == Dtype::Float32).collect();
     let shapes = MODE_SHAPES.map(|at| shapes[at]);
@@ -138,7 +140,7 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times whole batches, from message to output.
+/// Times `run` on each set in turn, us, from the message to the output in host memory. A target that is not valid is an error.
 pub fn host(
     sets: &mut [Set],
     mut run: impl FnMut(&Trajectories<'_>, &mut [u8], &mut [u8]) -> Result<ResampleCounters, DeviceFault>,
@@ -178,7 +180,7 @@ fn check(expected: &[u8], actual: &[u8]) -> Result<(), Box<dyn Error>> {
     Err("the device's values are not the CPU's".into())
 }
 
-/// Sets in the memory of a device.
+/// All sets of inputs and outputs in the memory of a device.
 pub struct OnDevice {
     slab: Slab,
     sets: usize,
@@ -189,7 +191,7 @@ impl OnDevice {
     const OUT: usize = 3;
     const VALID: usize = 4;
 
-    /// Copies all sets to the device.
+    /// Copies the inputs of all sets to the device, and allocates their outputs.
     pub fn new(gpu: &Gpu, sets: &[Set]) -> Result<Self, Box<dyn Error>> {
         let columns = |set: &Set| {
             let column = |name| {
@@ -215,7 +217,7 @@ impl OnDevice {
         Ok(Self { slab, sets })
     }
 
-    /// The batch of each set.
+    /// Returns the batch of each set, ready to launch.
     pub fn batches(&self, shape: &Shape) -> Result<Vec<DeviceBatch<'_>>, SliceError> {
         let (samples, targets) = (shape.rows * shape.samples, shape.rows * shape.targets);
         let batch = |set| {

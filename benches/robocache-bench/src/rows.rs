@@ -1,24 +1,24 @@
-//! The rows of figures, a JSON line each.
+//! The output of the benchmark: a row of figures is a line of JSON. `main.rs` describes the keys.
 
 use crate::timing::{Times, percentile};
 
-/// The work that a time covers.
+/// The part of an operation that is timed.
 #[derive(Clone, Copy)]
 pub enum Scope {
-    /// The work on the device alone, with inputs and outputs there: the time of a graph, divided by its launches.
+    /// The work on the device only, with inputs and outputs in its memory: the time of a graph, divided by its launches.
     Device,
     /// The whole operation, from a message in host memory to an output in host memory.
     Host,
 }
 
-/// Prints a row for each measurement, with its share of the copy rate once that is known.
+/// Printer of rows. It keeps the device's copy rate, with which later rows are compared.
 #[derive(Default)]
 pub struct Rows {
     copy_gbps: Option<f64>,
 }
 
 impl Rows {
-    /// Prints a row. `touched_bytes` counts the bytes of inputs and outputs that one call reads or writes, each once.
+    /// Prints a row. `touched_bytes` is the number of bytes that one call reads or writes, each counted once.
     pub fn add(
         &mut self,
         op: &str,
@@ -48,7 +48,7 @@ impl Rows {
         );
     }
 
-    /// Prints the row of the device's copy rate, with which the rows after it are compared.
+    /// Prints the output row of a copy within the device, and stores its rate, with which later rows are compared.
     pub fn add_copy(&mut self, config: &str, times: Times, bytes: usize) {
         self.copy_gbps = Some(bytes as f64 / percentile(&times.us, 0.5) / 1e3);
         self.add("ceiling", config, "cuda", Scope::Device, times, bytes);

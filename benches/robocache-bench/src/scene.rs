@@ -1,9 +1,9 @@
-//! A room with pillars, as a spinning lidar sees it, and points anywhere.
+//! Point clouds: a room with pillars, as a spinning lidar sees it, and points anywhere. `gpu_peers/scene.py` makes the same sweeps.
 
 use crate::random::Random;
 
-/// Points of a sweep in firing order, `columns` times `beams`: the ranges to walls, floor, ceiling and pillars after the sensor
-/// has moved `step` times.
+/// Makes the points of a lidar's sweep, m, `columns` times `beams` in firing order, after the sensor has moved `step` times. The
+/// room has walls, floor, ceiling and pillars.
 pub fn sweep(step: usize, beams: usize, columns: usize) -> Vec<[f32; 3]> {
     let mut random = Random::new(step as u64);
     let (cx, cy) = (0.4 * step as f32, -0.3 * step as f32);
@@ -40,7 +40,7 @@ pub fn sweep(step: usize, beams: usize, columns: usize) -> Vec<[f32; 3]> {
     points
 }
 
-/// Points anywhere in a cube around the origin.
+/// Makes random points in a cube with edges of `extent_m` around the origin.
 pub fn uniform(seed: usize, points: usize, extent_m: f32) -> Vec<[f32; 3]> {
     let mut random = Random::new(seed as u64);
     let mut anywhere = || (random.unit() - 0.5) * extent_m;

@@ -1,11 +1,11 @@
-//! Sets of inputs and outputs in the memory of a device.
+//! Device memory for many sets of inputs and outputs, in one allocation.
 
 use robocache::device::Dtype;
 use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, DeviceSlice, Gpu, SliceError};
 
 const ALIGNMENT: usize = 256;
 
-/// One allocation that holds, for each set, several parts of fixed sizes.
+/// One allocation that holds a number of sets. Each set has the same parts, such as times and values, with the same sizes.
 pub struct Slab {
     memory: DeviceBuf,
     places: Vec<usize>,
@@ -13,7 +13,7 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// Memory for `sets` sets of parts of `parts` bytes each, zero at first.
+    /// Allocates `sets` sets whose parts have `parts` bytes each, filled with zeros.
     pub fn new(gpu: &Gpu, sets: usize, parts: &[usize]) -> Result<Self, DeviceFault> {
         let mut stride = 0;
         let places = parts.iter().map(|part| {
@@ -28,19 +28,19 @@ impl Slab {
         Ok(Self { memory, places, stride })
     }
 
-    /// The first `len` elements of a part of a set.
+    /// Views the first `len` elements of a part of a set as `dtype`.
     pub fn slice(&self, set: usize, part: usize, dtype: Dtype, len: usize) -> Result<DeviceSlice<'_>, SliceError> {
         self.memory.slice(self.place(set, part), dtype, len)
     }
 
-    /// Fills a part of a set, and waits until it is filled.
+    /// Copies `bytes` to the start of a part of a set, and waits for the copy.
     pub fn upload(&self, set: usize, part: usize, bytes: &[u8]) -> Result<(), DeviceFault> {
         // SAFETY: the bytes are borrowed until the stream is synchronized.
         unsafe { self.memory.upload(self.place(set, part), bytes) }?;
         self.memory.gpu().synchronize()
     }
 
-    /// Reads a part of a set after all work in the stream.
+    /// Waits for all work in the stream, and copies the start of a part of a set to `bytes`.
     pub fn download(&self, set: usize, part: usize, bytes: &mut [u8]) -> Result<(), DeviceFault> {
         // SAFETY: the bytes are borrowed until the stream is synchronized.
         unsafe { self.memory.download(self.place(set, part), bytes) }?;

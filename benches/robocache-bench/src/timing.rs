@@ -1,17 +1,17 @@
-//! Times calls over inputs and outputs that have left the cache before they are used again.
+//! Times calls. Calls use many sets of inputs and outputs in turn, so that a set has left the caches before it is used again.
 
 use robocache::device::gpu::{DeviceFault, Gpu};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Bytes to touch before a set of inputs and outputs is used again: four times the L2 cache of an H200, twice the L2 cache of a
-/// B200.
+/// Number of bytes that calls touch before a set of inputs and outputs is used again. The L2 cache of an H200 is a quarter of it,
+/// that of a B200 a half.
 const ROTATED_BYTES: usize = 256 << 20;
 const SETS: (usize, usize) = (8, 4096);
-/// A call that touches more than this leaves nothing of the call before in any cache.
+/// Number of touched bytes above which a call leaves nothing of the call before in any cache, so that few sets are enough.
 const LARGE_SET_BYTES: usize = 128 << 20;
 const LARGE_SETS: usize = 4;
-/// Fewest launches in a graph, so that the time between two replays does not count.
+/// Smallest number of launches in a graph, so that the time between two replays does not count.
 const GRAPH_LAUNCHES: usize = 64;
 
 const SPENT: Duration = Duration::from_millis(300);
@@ -20,7 +20,7 @@ const RUNS: (usize, usize) = (5, 400);
 
 static QUICK: OnceLock<bool> = OnceLock::new();
 
-/// Makes everything run a few times only, and nothing large, from now on: a test instead of a measurement.
+/// Switches to a test instead of a measurement: from now on everything small runs a few times, and nothing large runs.
 pub fn be_quick() {
     QUICK.get_or_init(|| true);
 }
@@ -29,19 +29,19 @@ fn is_quick() -> bool {
     QUICK.get().is_some()
 }
 
-/// True if work of `elements` elements is to be measured.
+/// True if work of `elements` elements is measured; after [`be_quick`] only small work is.
 pub fn is_wanted(elements: usize) -> bool {
     !is_quick() || elements <= 1 << 22
 }
 
-/// Measured times, in us of one call.
+/// Measured times of one operation, each in us for one call.
 pub struct Times {
     pub us: Vec<f64>,
-    /// Times on the device if kernels don't start early; empty on the host.
+    /// Times on the device if no kernel starts before its predecessor has ended; empty for work of the host.
     pub early_off: Vec<f64>,
-    /// Times of calls on the device that are each issued and waited for, by the CPU's clock; empty on the host.
+    /// Times by the CPU's clock of calls that are issued and waited for one by one; empty for work of the host.
     pub alone: Vec<f64>,
-    /// Number of sets of inputs and outputs that were rotated through.
+    /// Number of sets of inputs and outputs that the calls used in turn; `None` for work of the host.
     pub sets: Option<usize>,
 }
 
@@ -56,15 +56,15 @@ impl From<Vec<f64>> for Times {
     }
 }
 
-/// The value below which `part`, in 0..1, of the values are.
+/// Returns the percentile `part`, in 0..=1, of the values: 0.5 is the median.
 pub fn percentile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[(part * (sorted.len() - 1) as f64).round() as usize]
 }
 
-/// Number of sets of inputs and outputs to rotate through if a call touches `touched_bytes` of its set. Other memory of the
-/// set does not count, since it is not in a cache.
+/// Number of sets of inputs and outputs that calls must use in turn if a call touches `touched_bytes` of its set. Untouched memory
+/// of a set does not count, since it is not in a cache.
 pub fn sets_for(touched_bytes: usize) -> usize {
     if is_quick() {
         return 2;
@@ -83,7 +83,7 @@ fn runs_for(one: Duration) -> usize {
     (fit as usize).clamp(RUNS.0, RUNS.1)
 }
 
-/// Times `work` on the CPU's clock, in us, going through its sets by number.
+/// Times calls of `work` by the CPU's clock, us. `work` gets the index of a set; calls use the sets in turn.
 pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
     let mut one = Duration::MAX;
     for run in 0..WARM_UP {
@@ -106,12 +106,12 @@ pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
         .collect()
 }
 
-/// The pause between calls.
+/// Length of the pause between two calls.
 #[derive(Clone, Copy)]
 pub enum Pace {
     /// No pause.
     AtOnce,
-    /// The rest of a lidar's turn, in which caches, cores and the device cool down.
+    /// The pause until a lidar's next sweep, in which caches, cores and the device cool down.
     Live,
 }
 
@@ -119,7 +119,7 @@ const LIVE_PAUSE: Duration = Duration::from_millis(25);
 const LIVE_RUNS: usize = 100;
 
 impl Pace {
-    /// The suffix of a row's name.
+    /// Suffix of a row's name for this pace.
     pub fn name(self) -> &'static str {
         match self {
             Self::AtOnce => "",
@@ -135,7 +135,8 @@ impl Pace {
     }
 }
 
-/// Times several works on the CPU's clock, in us, each once in a round. `work` gets the index of the work, and the round.
+/// Times several pieces of work by the CPU's clock, us, each once in a round. The function `work` gets the index of the piece and
+/// the round. Returns the times of each piece.
 pub fn in_turn(works: usize, pace: Pace, mut work: impl FnMut(usize, usize)) -> Vec<Vec<f64>> {
     let mut one = Duration::MAX;
     for run in 0..WARM_UP {
@@ -160,7 +161,7 @@ pub fn in_turn(works: usize, pace: Pace, mut work: impl FnMut(usize, usize)) -> 
     times
 }
 
-/// Launches in a graph that goes through `sets` sets.
+/// Number of calls in a graph: each of `sets` sets once, or several times if there are few.
 fn calls_for(sets: usize) -> usize {
     if sets > LARGE_SETS && !is_quick() {
         sets * GRAPH_LAUNCHES.div_ceil(sets)
@@ -169,9 +170,9 @@ fn calls_for(sets: usize) -> usize {
     }
 }
 
-/// Times the work that `launch` puts into the stream of `gpu`. The calls of all sets are captured in one graph, which is replayed
-/// many times, with and without the early start of kernels. Calls that are each issued and waited for are timed, too. The number
-/// of a call, less than `calls`, is that of its set.
+/// Times the work that `launch` puts into the stream of `gpu`; its argument is the index of a set, less than `calls`. The calls of
+/// all sets are captured in one graph, which is replayed many times, with and without the early start of kernels. Single calls
+/// that are waited for are timed as well.
 pub fn device(
     gpu: &Gpu,
     calls: usize,
@@ -185,7 +186,7 @@ pub fn device(
     let early_off = graph(gpu, calls, &mut launch);
     gpu.set_early_start(true);
     let early_off = early_off?;
-    // This comes last, since it leaves an operation whose states take turns in another state than the graphs began with.
+    // `alone` comes last: an operation that alternates between states is in another state afterwards than a graph expects.
     let alone = alone(gpu, calls, &mut launch)?;
     Ok(Times {
         us,
@@ -195,7 +196,7 @@ pub fn device(
     })
 }
 
-/// Times a graph that goes through all calls, several times if there are few.
+/// Captures all calls in a graph, several times if there are few, and times its replays, us for one call.
 fn graph(
     gpu: &Gpu,
     calls: usize,
@@ -214,7 +215,7 @@ fn graph(
     marked(gpu, runs, captured, replay)
 }
 
-/// Times calls on the CPU's clock, from before each is issued until it is done.
+/// Times single calls by the CPU's clock, us, from before the launch until the device is done.
 fn alone(
     gpu: &Gpu,
     calls: usize,
@@ -235,8 +236,7 @@ fn alone(
         .collect()
 }
 
-/// Times calls on the device that are issued one after the other instead of from a graph, for work that a graph does in
-/// another way.
+/// Times calls on the device that are issued without a graph, for work that a graph does in another way, such as copies.
 pub fn stream(
     gpu: &Gpu,
     sets: usize,
@@ -255,7 +255,7 @@ pub fn stream(
     })
 }
 
-/// The time between events before and after each of many rounds of `calls` calls, in us for one call.
+/// Times `runs` rounds of `calls` calls by events before and after each round. Returns the us for one call of each round.
 fn marked(
     gpu: &Gpu,
     runs: usize,

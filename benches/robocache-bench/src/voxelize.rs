@@ -1,4 +1,4 @@
-//! Lidar sweeps in grids, one cloud a call and batches, on the CPU and on a device.
+//! Measures voxel grids of lidar sweeps, of one cloud or of a batch in a call, on the CPU and on a device.
 
 use crate::clouds::{Output, SHAPES, SWEEPS, Shape, sweep_of, sweeps, touched_bytes};
 use crate::memory;
@@ -12,7 +12,7 @@ use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout};
 use robocache::stream::{HostCloud, Message};
 use std::error::Error;
 
-/// Layouts that are measured of a shape. Sparse voxels are measured of one cloud only.
+/// Layouts that are measured for a shape. Sparse voxels are measured only for a single cloud.
 fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
     let sparse = shape.clouds == 1;
     [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo]
@@ -20,7 +20,8 @@ fn layouts(shape: &Shape) -> impl Iterator<Item = VoxelLayout> + use<> {
         .filter(move |&layout| sparse || layout != VoxelLayout::Coo)
 }
 
-/// Measures all shapes on the CPU, and on the device if there is one. A layout that fails loses its rows only.
+/// Measures all shapes on the CPU, and on the device if there is one. If a layout fails, its rows are missing, and an error is
+/// returned at the end.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let mut result = Ok(());
     let is_wanted = |shape: &Shape| timing::is_wanted(shape.clouds * shape.cells());
@@ -57,7 +58,7 @@ fn one_layout(
     Ok(())
 }
 
-/// Measures one shape, from messages to host memory, on the CPU and on the device if there is one.
+/// Measures one shape and layout, from messages to grids in host memory, on the CPU, and on the device if there is one.
 pub fn hosts(
     rows: &mut Rows,
     gpu: Option<&Gpu>,
@@ -90,7 +91,7 @@ pub fn hosts(
     Ok(())
 }
 
-/// Times calls, from messages to host memory.
+/// Times calls by the CPU's clock, us. `call` gets the index of a set; an error is returned after all calls.
 pub fn host(mut call: impl FnMut(usize) -> Result<(), Box<dyn Error>>) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut result = Ok(());
     let times = timing::host(SWEEPS, |set| {
@@ -127,7 +128,7 @@ fn on_cpu(
     Ok(())
 }
 
-/// Makes one grid of a message.
+/// Makes the grid of one cloud on the GPU, and copies it to `out`.
 pub fn on_gpu(
     voxelizer: &mut GpuVoxelizer,
     layout: VoxelLayout,

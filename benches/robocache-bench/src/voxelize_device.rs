@@ -1,4 +1,5 @@
-//! Grids on a device, from points that are there.
+//! Measures voxel grids on a device, from points that are on the device already. The grids must have the bits of the CPU's, before
+//! and after the timed calls.
 
 use crate::clouds::{Output, Shape, sweep_of};
 use crate::timing::{self, Times};
@@ -9,8 +10,8 @@ use robocache::ops::voxelize::gpu::{DeviceClouds, DeviceField, DeviceGrids, Voxe
 use robocache::stream::Message;
 use std::error::Error;
 
-/// Points and grids in the memory of a device, used in turn. A grid is made from other points each time, so that it has to clear
-/// the cells of the last points.
+/// Point clouds and grids in the memory of a device, which calls use in turn. A grid gets other points in each call, so that the
+/// call has to clear the cells of the last points.
 pub struct OnDevice {
     points: Vec<DeviceBuf>,
     grids: Vec<VoxelizeBatch>,
@@ -19,7 +20,7 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// Copies the sweeps, and makes a number of grids.
+    /// Copies the sweeps to the device, and makes `grids` operations with grids of their own.
     pub fn new(
         gpu: &Gpu,
         shape: &Shape,
@@ -27,11 +28,11 @@ impl OnDevice {
         sweeps: &[Message],
         grids: usize,
     ) -> Result<Self, Box<dyn Error>> {
-        // One more set of points than grids gives a grid other points each time.
+        // With one more set of points than grids, a grid gets other points in each call.
         Self::of(gpu, shape, layout, sweeps, grids, grids + 1)
     }
 
-    /// Copies more points than a cache holds, and makes the grids of one operation, whose memory is used again in each call.
+    /// Copies more points to the device than a cache holds, and makes one operation, whose grids each call overwrites.
     fn with_same_grids(
         gpu: &Gpu,
         shape: &Shape,
@@ -78,12 +79,12 @@ impl OnDevice {
         })
     }
 
-    /// Number of calls after which every grid was made an even number of times, and all points were used.
+    /// Number of calls in a graph: each grid is made an even number of times, and all points are used.
     pub fn calls(&self) -> usize {
         (2 * self.grids.len()).max(self.points.len().next_multiple_of(2))
     }
 
-    /// Puts a call into the stream.
+    /// Enqueues the call with the number `call`.
     ///
     /// # Safety
     /// `self` must live until the stream is synchronized.
@@ -98,7 +99,7 @@ impl OnDevice {
         unsafe { self.grids[grid].launch(&clouds) }
     }
 
-    /// Checks that the grids of the first set, written over earlier grids, are as expected.
+    /// Makes the grids of the first set once more, over earlier grids, and compares them with `expected`.
     fn check(&mut self, gpu: &Gpu, layout: VoxelLayout, expected: &Output) -> Result<(), Box<dyn Error>> {
         let clouds = DeviceClouds::new(&self.points[0], self.shape.clouds, self.shape.points(), &self.fields)?;
         let made = self.grids[0].run_device(&clouds)?;
@@ -109,7 +110,7 @@ impl OnDevice {
     }
 }
 
-/// Turns a refusal of a cloud into a device fault: the first call has shown that the clouds can be taken.
+/// Returns the device fault in an error. A refused cloud panics, since the same clouds were accepted before.
 pub fn device_fault(error: VoxelizeError) -> DeviceFault {
     match error {
         VoxelizeError::Gpu(error) => error,
@@ -117,11 +118,11 @@ pub fn device_fault(error: VoxelizeError) -> DeviceFault {
     }
 }
 
-/// A suffix of a row's name, and its times.
+/// Result of a measurement: the suffix of its row's name, and its times.
 pub type Named = (&'static str, Times);
 
-/// Times calls on the device, into several grids in turn, and into the grids of one operation. The grids of the first set must
-/// be as expected before and after.
+/// Times calls on the device: with several grids in turn, and with the grids of one operation. The grids of the first set must be
+/// `expected` before and after the timed calls.
 pub fn measure(
     gpu: &Gpu,
     shape: &Shape,

@@ -1,4 +1,4 @@
-//! Every part runs and prints rows that can be parsed, on the devices of this machine.
+//! Tests that every part of robocache-bench runs with `--quick`, and prints rows with all keys, on the devices of this machine.
 
 use serde_yaml::Value;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! The nodes of a dataflow and their wiring. Checks that dora itself makes are left to `dora validate`.
+//! Reads the nodes of a dataflow and their wiring. Keys that no check needs are ignored: what dora itself checks is left to `dora
+//! validate`.
 
 use eyre::WrapErr;
 use robocache::app::{Value, read_yaml};
@@ -38,7 +39,7 @@ pub struct Node {
     deploy: Option<Deploy>,
 }
 
-/// The machine where a node is to run.
+/// Placement of a node: the name of its machine, or labels that the machine must have.
 #[derive(Default, PartialEq, Deserialize)]
 struct Deploy {
     #[serde(default)]
@@ -71,7 +72,7 @@ enum Input {
 #[derive(Clone, Deserialize)]
 pub struct Edge {
     pub source: String,
-    /// Number of messages in the queue. If absent, a node of robocache keeps 1,024 messages, or 64 MiB.
+    /// Greatest number of messages in the input's queue. If absent, a node of robocache keeps 1,024 messages, or 64 MiB.
     #[serde(default)]
     pub queue_size: Option<usize>,
     #[serde(default)]
@@ -79,7 +80,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// True if the sender waits for the taker, so that nothing is lost.
+    /// True if the sender waits while the queue of the input is full, so that no message is lost.
     pub fn is_lossless(&self) -> bool {
         self.queue_policy.as_deref() == Some("backpressure")
     }
@@ -96,7 +97,7 @@ impl Dataflow {
         })
     }
 
-    /// Lists the inputs that take an output: the node, the name of the input, and the edge.
+    /// Lists the inputs that are wired to `output` of `node`: the reading node, the input's name, and the edge.
     pub fn takers<'a>(&'a self, node: &'a str, output: &'a str) -> impl Iterator<Item = (&'a Node, &'a str, Edge)> {
         self.nodes.iter().flat_map(move |taker| {
             let edges = taker
@@ -108,7 +109,7 @@ impl Dataflow {
 }
 
 impl Node {
-    /// Lists the inputs, sorted by name, each with its edge.
+    /// Lists the node's inputs, sorted by name, each with its edge.
     pub fn edges(&self) -> impl Iterator<Item = (&str, Edge)> {
         self.inputs.iter().map(|(name, input)| {
             let edge = match input {
@@ -134,7 +135,8 @@ impl Node {
         name.split('@').next().unwrap_or(name).strip_prefix("robocache-")
     }
 
-    /// The path of the configuration that the node reads. Relative paths count from the folder of the dataflow.
+    /// The path of the configuration that the node reads; `None` if neither `args` nor `env` names a file. A relative path counts
+    /// from `folder`, the dataflow's folder.
     pub fn config(&self, folder: &Path) -> Option<PathBuf> {
         let mut words = self.args.as_deref().unwrap_or_default().split_whitespace();
         let mut from_args = None;
@@ -162,7 +164,7 @@ impl Node {
         (!place.is_empty()).then(|| place.join(", "))
     }
 
-    /// The bytes of shared memory for the node's outputs.
+    /// The size of the node's pool of shared memory for outputs, bytes; dora's default if the dataflow gives none.
     pub fn pool(&self) -> u64 {
         let Some(value) = &self.shared_memory_pool_size else {
             return POOL_BYTES as u64;
@@ -184,7 +186,7 @@ impl Node {
     }
 }
 
-/// Removes `.` from a path, and each `..` together with the folder before it.
+/// Removes `.` from a path, and each `..` together with the folder before it, without a look at the file system.
 pub fn tidy(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut tidy = PathBuf::new();
@@ -201,7 +203,8 @@ pub fn tidy(path: &Path) -> PathBuf {
     tidy
 }
 
-/// Parses a type of robocache: `robocache/v1/Wrench[dim=6]` is `Wrench` with a `dim` of 6.
+/// Splits a type of robocache into its name and its `dim`: `robocache/v1/Wrench[dim=6]` gives `Wrench` and 6. `None` if the type is
+/// not robocache's.
 pub fn parts_of_type(urn: &str) -> Option<(&str, Option<usize>)> {
     let own = urn.strip_prefix("robocache/v1/")?;
     let (name, parameters) = own.split_once('[').unwrap_or((own, ""));

@@ -1,4 +1,5 @@
-//! Facts about a stream that are known before anything runs.
+//! Facts about the streams of a dataflow that are known before anything runs: from configurations, declared types and recordings. A
+//! fact that can't be derived from these is `None`.
 
 use super::dataflow::{Dataflow, Node, parts_of_type, tidy};
 use crate::config::{Operation, Section};
@@ -18,40 +19,40 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of messages of a recording that are read.
+/// Maximum number of messages that are read from the start of a recording.
 const MESSAGES: usize = 20_000;
-/// Maximum bytes that metadata and framing add to a payload.
+/// Maximum bytes that metadata and framing add to a message's payload.
 const FRAMING: u64 = 4096;
 
 /// Facts about a stream; a fact that is not known is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFacts {
     pub kind: Option<Kind>,
-    /// The product of `kinematics:` in the stream.
+    /// Quantity that `kinematics:` computes for the stream, such as a pose; `None` if the stream is not an output of `kinematics:`.
     pub product: Option<Product>,
-    /// Names of the values of a recorded sample, if it has them.
+    /// Names of the values of a recorded sample, in their order; empty if the recording does not name them.
     pub fields: Vec<String>,
-    /// The least and the greatest of each value in recorded samples.
+    /// Smallest and largest recorded number of each value of a sample, `[min, max]`; empty if no sample of floats was read.
     pub extremes: Vec<[f64; 2]>,
     pub rate_hz: Option<f64>,
-    /// Bytes of the largest message.
+    /// Size of the stream's largest message, bytes.
     pub bytes: Option<u64>,
-    /// Maximum time from the stamp to the publication.
+    /// Longest time from a message's stamp until it is published, or arrives at the recorder, ms.
     pub delay_ms: Option<f64>,
-    /// True if the stream comes from a recording, which can wait for its takers.
+    /// True if the stream comes from a recording, whose replay can wait for slow readers.
     pub is_replayed: bool,
-    /// The reason why the stream has no messages.
+    /// The reason why the stream will never have a message; `None` if messages are expected.
     pub silent: Option<String>,
-    /// The reason why the stream comes as fast as it is taken.
+    /// The setting by which the stream is sent as fast as it is read; `None` if the stream keeps a rate of its own.
     pub unpaced: Option<String>,
 }
 
-/// A kind of messages.
+/// Kind of a stream's messages, as far as the checks tell kinds apart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Samples with this number of values.
+    /// Samples with this number of values each.
     Samples(usize),
-    /// Windows with this number of columns, if the number is known.
+    /// Observations whose rows have this number of values, if the number is known.
     Window(Option<usize>),
     /// Point clouds with these fields, if the fields are known.
     Cloud(Option<Vec<String>>),
@@ -60,7 +61,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The number of values in a sample.
+    /// The number of values in a sample, or in a row of an observation; `None` for other kinds, or if it is not known.
     pub fn width(&self) -> Option<usize> {
         match self {
             Self::Samples(width) => Some(*width),
@@ -79,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind that a type declares.
+    /// Returns the kind that a type of the dataflow declares; `None` if the type is not robocache's, or lacks its `dim`.
     pub fn of_type(urn: &str) -> Option<Self> {
         let (name, dim) = parts_of_type(urn)?;
         Some(match name {
@@ -92,7 +93,7 @@ impl Kind {
         })
     }
 
-    /// Detects the kind of a message.
+    /// Detects the kind of a recorded message; `None` for a struct of unknown meaning.
     fn of_message(message: &Message) -> Option<Self> {
         let header = &message.header;
         if form::modalities.get(header).is_some() {
@@ -122,8 +123,8 @@ impl Kind {
     }
 }
 
-/// True if a message with these fields holds samples, a row for each stamp, not the points of a cloud. Positions and poses have
-/// fields such as x y z, too.
+/// True if a message with the fields `fields` holds `samples` samples, a row for each stamp, not the points of a cloud. The names
+/// x, y and z alone don't decide: positions and poses have them, too.
 fn is_rows(message: &Message, samples: usize, fields: &[String]) -> bool {
     let Some(values) = message.flat() else { return false };
     let sides = message.header.shape.get().map_or(1, <[i64]>::len);
@@ -138,17 +139,17 @@ fn is_rows(message: &Message, samples: usize, fields: &[String]) -> bool {
 }
 
 impl StreamFacts {
-    /// True if no sensor sends the stream, so that its sender can wait for takers.
+    /// True if the sender can wait for slow readers: the stream is replayed, or is sent as fast as it is read.
     fn waits_for_its_takers(&self) -> bool {
         self.is_replayed || self.unpaced.is_some()
     }
 
-    /// True if sensors send the stream, as far as that is known.
+    /// True if sensors send the stream, not a timer or a replay. False if the rate of the stream is not known.
     pub fn is_live(&self) -> bool {
         self.rate_hz.is_some() && !self.waits_for_its_takers() && self.kind != Some(Kind::Tick)
     }
 
-    /// Extends the extremes by the samples of a recorded message.
+    /// Widens `extremes` to include the samples of a recorded message. Messages without floats are skipped.
     fn extend_extremes(&mut self, message: &Message) {
         let (Some(Kind::Samples(width)), Some(values)) = (&self.kind, message.flat()) else {
             return;
@@ -212,7 +213,7 @@ impl StreamFacts {
         }
     }
 
-    /// Derives the facts about grids from those about their clouds.
+    /// Derives the facts about a stream of voxel grids from the facts about its point clouds.
     fn of_grid(config: &VoxelizeConfig, clouds: &[Self]) -> Self {
         let features = 4 * (3 + config.channels.len());
         let rows = config.max_voxels.map(|most| most.saturating_mul(features));
@@ -228,7 +229,7 @@ impl StreamFacts {
     }
 }
 
-/// Returns the observations a second, if they are known.
+/// Returns the number of observations a second; `None` if the rate of their trigger is not known.
 fn observation_rate(config: &AlignConfig, input: &dyn Fn(&str) -> StreamFacts) -> Option<f64> {
     match &config.trigger {
         None => Some(config.rate_hz / config.emit_every as f64),
@@ -285,7 +286,8 @@ fn observations(
     found
 }
 
-/// Lists the outputs of kinematics, which have the rate of their input. Widths that depend on a URDF are not known.
+/// Lists the outputs of a section `kinematics:` with their facts. Each has the rate of its input; widths that depend on a URDF are
+/// not known.
 fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
     let mut found: Vec<(String, StreamFacts)> = Vec::new();
     for entry in &config.entries {
@@ -313,7 +315,7 @@ fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) ->
     found
 }
 
-/// Lists the outputs that are known without facts about the inputs: those of kinematics.
+/// Lists the outputs of a `kinematics:` operation with the facts that do not depend on its inputs; empty for other operations.
 pub fn of_chains(operation: &Operation) -> Vec<(String, StreamFacts)> {
     let Section::Kinematics(config) = &operation.section else {
         return Vec::new();
@@ -327,7 +329,7 @@ type Recording = Vec<(String, StreamFacts)>;
 
 /// Reads facts about the streams of a recording from its first messages; `None` if there is no recording.
 fn recorded(folder: &Path) -> Option<Recording> {
-    /// Number of messages, first stamp and newest stamp.
+    /// Number of a stream's messages, stamp of the first, and stamp of the last that was read, ns.
     type Stamps = (u64, i64, i64);
     let (mut reader, _) = Reader::open_readable(folder).ok()?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -362,10 +364,10 @@ fn recorded(folder: &Path) -> Option<Recording> {
     Some(streams.collect())
 }
 
-/// Facts about the outputs of a dataflow.
+/// Facts about the outputs of a dataflow's nodes. The facts about each output and each recording are derived once and cached.
 pub struct Streams<'a> {
     pub dataflow: &'a Dataflow,
-    /// Operations of each node of robocache, by the node's name.
+    /// Operations of each node of robocache, by the node's id.
     operations: &'a BTreeMap<String, Vec<Operation>>,
     folder: &'a Path,
     found: RefCell<BTreeMap<String, StreamFacts>>,
@@ -383,7 +385,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Finds the facts about a source, such as `robot/camera`.
+    /// Finds the facts about the output `source`, such as `robot/camera`. If no node has the output, no fact is known.
     pub fn of(&self, source: &str) -> StreamFacts {
         if let Some(known) = self.found.borrow().get(source) {
             return known.clone();
@@ -435,7 +437,7 @@ impl<'a> Streams<'a> {
             .clone()
     }
 
-    /// Derives the facts about the outputs of an operation from those about its inputs.
+    /// Derives the facts about the outputs of an operation. `input` returns the facts about an input by its name.
     pub fn outputs(&self, operation: &Operation, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
         let mut found: Vec<(String, StreamFacts)> = match &operation.section {
             Section::Sim(config) => {
@@ -475,7 +477,7 @@ impl<'a> Streams<'a> {
         found
     }
 
-    /// Lists the outputs of a node of robocache.
+    /// Lists the outputs of a node of robocache, each with its facts; empty for other nodes.
     fn outputs_of(&self, node: &Node) -> Vec<(String, StreamFacts)> {
         let mut inside: Vec<(String, StreamFacts)> = Vec::new();
         for operation in self.operations.get(&node.id).into_iter().flatten() {
@@ -485,7 +487,8 @@ impl<'a> Streams<'a> {
         inside
     }
 
-    /// Finds the facts about an input of a node's operation. Earlier operations of the node publish `inside`.
+    /// Finds the facts about an input of a node's operation. The input is an output of an earlier operation, which `inside` lists,
+    /// or is wired in the dataflow.
     pub fn input(&self, node: &Node, inside: &[(String, StreamFacts)], name: &str) -> StreamFacts {
         let own = inside.iter().rev().find(|(output, _)| output == name);
         match (own, node.edge(name)) {
@@ -514,7 +517,7 @@ fn timer_hz(timer: &str) -> Option<f64> {
     }
 }
 
-/// Returns the bytes that a message takes in a pool.
+/// Returns the bytes that a message with a payload of `bytes` takes in a node's pool of shared memory.
 pub fn pooled(bytes: u64) -> u64 {
     bytes + FRAMING
 }

@@ -1,4 +1,5 @@
-//! Checks a configuration by itself: its sections, its folders and the dataset that it describes.
+//! Checks a configuration by itself: its sections, its folders and the dataset that it describes. A mistake becomes a finding and
+//! does not end the check.
 
 use super::facts::{self, StreamFacts};
 use super::findings::Findings;
@@ -40,7 +41,7 @@ pub(super) fn alone(file: &Path, findings: &mut Findings) {
     datasets(file, findings);
 }
 
-/// Checks that the nodes that read a file can write their status; a relative folder counts from `base`.
+/// Checks that the nodes that read a configuration can write their status; a relative folder counts from `base`.
 pub(super) fn status(file: &Path, base: &Path, findings: &mut Findings) {
     // A file that can't be read is reported already.
     if let Ok(Err(error)) = Config::read(file).map(|config| config.check_status(base)) {
@@ -48,7 +49,7 @@ pub(super) fn status(file: &Path, base: &Path, findings: &mut Findings) {
     }
 }
 
-/// Checks the section `lerobot:` of a file that has one, as a conversion does.
+/// Checks the section `lerobot:` of a file, if there is one, as `robocache convert` does.
 pub(super) fn datasets(file: &Path, findings: &mut Findings) {
     let is_there = Config::read(file).is_ok_and(|config| config.sections().any(|section| section == "lerobot"));
     match is_there.then(|| Settings::refusal(file)).flatten() {
@@ -58,7 +59,7 @@ pub(super) fn datasets(file: &Path, findings: &mut Findings) {
     }
 }
 
-/// Reads the sections of a file as its nodes do.
+/// Reads the sections of a configuration as its nodes do. A section that can't be used is reported and left out.
 pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<CheckedConfig> {
     let config = match Config::read(file) {
         Ok(config) => config,
@@ -90,7 +91,7 @@ pub(super) fn read_sections(file: &Path, findings: &mut Findings) -> Vec<Checked
     found
 }
 
-/// Reports warnings about the chains that operations name. A node logs the same warnings.
+/// Reports warnings about the kinematic chains that operations name. A node logs the same warnings.
 fn chains(file: &Path, config: &Config, found: &[CheckedConfig], findings: &mut Findings) {
     let sections = found
         .iter()

@@ -1,4 +1,4 @@
-//! Findings and their places.
+//! Findings of `robocache check`: each names a file and a place in the file. Equal findings are kept once.
 
 use crate::output::Level;
 use robocache::app::AppError;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 pub(super) struct Finding {
     pub level: Level,
     pub file: PathBuf,
-    /// Place of the finding: the node, the section, the key.
+    /// Place of the finding in `file`, such as `nodes.robot.outputs` or `fuse.modalities[0].dim`.
     pub at: String,
     pub problem: String,
 }
 
-/// All findings so far.
+/// Findings of a check so far, in the order in which they were added.
 #[derive(Default)]
 pub(super) struct Findings(pub Vec<Finding>);
 
@@ -45,7 +45,7 @@ impl Findings {
         self.add(Level::Note, file, at, problem);
     }
 
-    /// Adds a refusal of the library.
+    /// Adds an error of the library, with the file and the section if it is about a configuration.
     pub fn refused(&mut self, error: AppError) {
         match error {
             AppError::Config { file, section, problem } => self.error(&file, section, problem),
@@ -54,7 +54,7 @@ impl Findings {
     }
 }
 
-/// Collector of the findings of a section.
+/// Collector of findings about one section of `file`. The section's label is put before each key.
 pub(super) struct SectionFindings<'a> {
     pub file: &'a Path,
     pub label: String,
@@ -74,12 +74,12 @@ impl SectionFindings<'_> {
         self.findings.note(self.file, format!("{}.{key}", self.label), problem);
     }
 
-    /// Adds an error of a section that is a list. `problem` begins with the key, as the library names it.
+    /// Adds an error about a section that is a list. `problem` begins with the entry and the key, such as `[0].input`.
     pub fn refused(&mut self, problem: String) {
         self.findings.error(self.file, &self.label, problem);
     }
 
-    /// Adds a warning of a section that is a list. `problem` begins with the key.
+    /// Adds a warning about a section that is a list. `problem` begins with the entry and the key, such as `[0].input`.
     pub fn warn_of_entry(&mut self, problem: String) {
         self.findings.warn(self.file, &self.label, problem);
     }

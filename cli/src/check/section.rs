@@ -1,4 +1,5 @@
-//! Finds settings of a section that can't work, or not well, by the facts about its streams.
+//! Finds settings of a section that can't work, or not well, by the facts about its streams. A setting is compared only with facts
+//! that are known.
 
 use super::facts::{Kind, StreamFacts};
 use super::findings::{Findings, SectionFindings};
@@ -16,13 +17,14 @@ use robocache::stream::{Layout, Message};
 use robocache::time::Interpolation;
 use std::path::Path;
 
-/// Share of its nominal value to which a period may fall, to allow for jitter.
+/// Tolerance of comparisons with a period or a rate: a difference of up to 2 % is not reported, as jitter may cause it.
 const TOLERANCE: f64 = 0.98;
 
-/// Time, s, for which a queue should hold messages, if only the configuration tells the rate of the stream.
+/// Duration of messages that an input's queue should hold, s, if only the configuration implies the rate of the stream.
 const QUEUE_S: f64 = 0.1;
 
-/// Returns the number of messages that the queue of an input should hold, and the setting that tells the rate of the input.
+/// Returns the number of messages that an input's queue should hold, and a description of the setting that implies the rate. `None`
+/// if no setting implies a rate.
 pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)> {
     let modality = config.modalities.iter().find(|modality| modality.input == input)?;
     let (key, limit) = match modality.interpolation {
@@ -72,7 +74,7 @@ pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> StreamF
     }
 }
 
-/// Settings that modalities and attached streams share.
+/// Timing settings that a modality and an attached stream have in common.
 struct Timing<'a> {
     key: String,
     input: &'a str,
@@ -105,7 +107,7 @@ impl<'a> Timing<'a> {
         }
     }
 
-    /// Returns the time between two messages, if the facts or the settings tell it.
+    /// Returns the time between two messages of the stream, ms; `None` if neither `known` nor `min_period_ms` gives it.
     fn period_ms(&self, known: &StreamFacts) -> Option<f64> {
         let period = known.rate_hz.map(|rate| 1e3 / rate);
         period.or(self.min_period_ms.filter(|&period| period > 0.0))
@@ -182,7 +184,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that observations wait for long enough, and not for ever.
+    /// Checks that `max_wait_ms` covers how much later each stream arrives than the quickest, and is not `null` if streams are
+    /// live.
     fn wait(&mut self, config: &AlignConfig, streams: &[Timing<'_>], known: &[StreamFacts]) {
         let Some(max_wait) = config.max_wait_ms else {
             if known.iter().any(|known| known.rate_hz.is_some() && !known.is_replayed) {
@@ -215,7 +218,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that a stream without gaps is valid between its samples.
+    /// Checks that `max_age_ms` and `max_gap_ms` do not mask a regular stream between its samples.
     fn limits(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) {
         let Some(period) = stream.period_ms(known) else { return };
         let whole = [(
@@ -257,7 +260,7 @@ impl Checker<'_> {
         }
     }
 
-    /// True if the messages may be samples. Also reports a wrong kind or width.
+    /// Reports messages of a wrong kind or width. Returns false if the messages can't be samples.
     fn check_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) -> bool {
         let Some(kind) = &known.kind else { return true };
         if matches!(kind, Kind::Cloud(_) | Kind::Tick) {
@@ -376,8 +379,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the samples of a stream are the joints and the poses that the entries take. Each entry reads the least and the
-    /// greatest recorded values.
+    /// Checks that the samples of a stream are the joints or poses that entries of `kinematics:` take. Each entry tries the
+    /// smallest and the largest recorded values.
     fn kinematics(&mut self, config: &KinematicsConfig) {
         for (i, entry) in config.entries.iter().enumerate() {
             let known = (self.input)(&entry.input);
@@ -426,7 +429,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of a channel `count` whose type can't represent large counts.
+    /// Warns of a voxel channel `count` whose `dtype` can't represent large counts.
     fn counts(&mut self, config: &VoxelizeConfig) {
         if config.channels.iter().any(|channel| channel.to_string() == "count") {
             let problem = format!(
@@ -437,7 +440,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the clouds have the fields that channels are computed from.
+    /// Checks that the clouds have the fields from which the channels of a grid are computed.
     fn fields(&mut self, config: &VoxelizeConfig, input: &str, fields: &[String]) {
         for (c, channel) in config.channels.iter().map(ToString::to_string).enumerate() {
             let of = ["mean_", "max_", "min_"]
@@ -482,7 +485,7 @@ impl Checker<'_> {
     }
 }
 
-/// Makes a sample of the least of each recorded value, and one of the greatest. A value that was not recorded is 0.
+/// Makes two samples, of the smallest and of the largest number recorded for each value. A value that was not recorded is 0.
 fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
     [0, 1].map(|end| {
         let mut message = Message::default();
@@ -502,7 +505,8 @@ fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
     })
 }
 
-/// Names the joints that a refused sample should have.
+/// Returns text to append to an error about a sample: the names of the chain's joints, and what is allowed. Empty if the error is
+/// not about joints.
 fn allowed_joints(error: &InputError, chain: &Chain) -> String {
     let names: Vec<&str> = chain.joints().iter().map(|joint| joint.name.as_str()).collect();
     let names = names.join(", ");

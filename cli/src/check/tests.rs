@@ -146,7 +146,7 @@ const OF_RUST: [&str; 35] = [
     "untagged",
 ];
 
-/// Parts of errors that name the other of two keys that do not go together.
+/// Parts of errors about two keys that contradict each other. Such an error names only the key that was not changed.
 const OF_TWO: [&str; 5] = [
     "observations a second (allowed",
     "interpolation: it is missing",
@@ -156,7 +156,7 @@ const OF_TWO: [&str; 5] = [
     "(os error",
 ];
 
-/// Wrong values that take the place of a right one.
+/// YAML of the values that replace a right one. Each is wrong for most keys.
 const WRONG: [&str; 16] = [
     "null",
     "true",
@@ -176,10 +176,10 @@ const WRONG: [&str; 16] = [
     "!tag x",
 ];
 
-/// Place of a value: keys and indices.
+/// Path to a value in a document: keys and indices, outermost first.
 type Place = Vec<Value>;
 
-/// Collects the places of all values below `value`.
+/// Collects in `found` the paths of all values below `value`, whose own path is `at`.
 fn places(value: &Value, at: &mut Place, found: &mut Vec<Place>) {
     let entries: Vec<(Value, &Value)> = match value {
         Value::Mapping(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
@@ -220,7 +220,7 @@ impl Drop for Folder {
     }
 }
 
-/// Makes each mistake in one value of a text. Returns its place, the mistake and the wrong text.
+/// Makes each mistake at each value of a text. Returns the path of the value, the mistake and the wrong text.
 fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
     let whole: Value = serde_yaml::from_str(text).unwrap();
     let mut found = Vec::new();
@@ -246,7 +246,7 @@ fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
     mistakes
 }
 
-/// Writes a text to the file, and returns the findings of `check`.
+/// Writes a text to the file, and returns the findings of `check`. If `check` fails, its error is the last finding.
 fn findings_of(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::Result<()>) -> Vec<(Level, String)> {
     std::fs::write(file, text).unwrap();
     let mut findings = Findings::default();
@@ -260,7 +260,7 @@ fn findings_of(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::R
         .collect()
 }
 
-/// Finds a word that a user would not understand.
+/// Returns a line that quotes the first word of Rust, the language, in the message `words` about `of`; `None` if there is none.
 fn rust(words: &str, of: &str) -> Option<String> {
     let word = OF_RUST.iter().find(|word| words.contains(*word))?;
     Some(format!("`{word}` in: {words}\n  {of}"))

@@ -1,4 +1,5 @@
-//! Warnings about values that are allowed, but look as if they were meant in another unit.
+//! Warnings about values that are allowed, but look as if they were meant in another unit. They are never errors, since such a
+//! value may be meant.
 
 use super::findings::SectionFindings;
 use crate::output::{bytes, figure};
@@ -7,33 +8,34 @@ use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
 
-/// The least and the greatest plausible value, in ms if the name of a constant does not say another unit.
+/// Smallest and largest plausible value; in ms, unless the name of the constant ends with another unit.
 type Plausible = (f64, f64);
 
 const HOUR_MS: f64 = 3_600_000.0;
-/// Plausible waits.
+/// Plausible range of `max_wait_ms`, ms.
 const WAIT: Plausible = (1.0, 60_000.0);
-/// Plausible distances between a sample and its target, and between samples.
+/// Plausible times between a sample and its target, and between two samples, ms.
 const AGE: Plausible = (0.1, HOUR_MS);
-/// Plausible corrections of stamps.
+/// Plausible range of `latency_ms`, `extrapolate_ms` and `reorder_ms`, ms.
 const LATENCY: Plausible = (0.05, 10_000.0);
-/// Plausible steps of stamps from which on a clock was set.
+/// Plausible thresholds above which a step of the stamps counts as a clock jump, ms.
 const JUMP: Plausible = (1.0, 24.0 * HOUR_MS);
-/// Plausible windows for the estimate of a clock.
+/// Plausible range of `window_s` and `lock_s` for the estimate of a clock, here in ms.
 const CLOCK: Plausible = (100.0, HOUR_MS);
 
-/// Greatest plausible time that the rows of an observation span.
+/// Greatest plausible time that the rows of an observation span, s.
 const SPAN_S: f64 = 600.0;
-/// Plausible rates of a grid, Hz.
+/// Plausible rates of the time grid of observations, Hz.
 const RATE_HZ: Plausible = (0.01, 10_000.0);
-/// Greatest plausible rate of copying, bytes a second.
+/// Greatest plausible data rate of an output, bytes a second.
 pub const MANY_BYTES: f64 = 1e9;
 /// Plausible edges of a voxel, metres.
 const VOXEL_M: Plausible = (0.001, 10.0);
 /// Greatest plausible distance of a sensor from the origin of its robot, metres.
 const MOUNTED_M: f64 = 100.0;
 
-/// Describes the problem with a duration that is not plausible. `unit` is `ms` or `s`.
+/// Describes the problem with a duration that is not plausible; `None` if it is plausible, or 0. `unit` is `ms` or `s`. The sign is
+/// ignored.
 pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<String> {
     let in_ms = if unit == "s" { 1e3 } else { 1.0 };
     let ms = value.abs() * in_ms;
@@ -63,7 +65,7 @@ pub fn implausible(value: f64, unit: &str, (least, most): Plausible) -> Option<S
     ))
 }
 
-/// Formats a number without digits that come from rounding.
+/// Formats a number with at most six decimals, without digits that come from rounding.
 fn without_rounding(value: f64) -> String {
     ((value * 1e6).round() / 1e6).to_string()
 }
@@ -82,7 +84,7 @@ fn span(ms: f64) -> String {
 }
 
 impl SectionFindings<'_> {
-    /// Warns of a duration that is not plausible.
+    /// Warns if `value` is not a plausible duration for `key`. It is in seconds if the key ends with `_s`, else in ms.
     fn duration(&mut self, key: &str, value: Option<f64>, plausible: Plausible) {
         let unit = if key.ends_with("_s") { "s" } else { "ms" };
         if let Some(problem) = value.and_then(|value| implausible(value, unit, plausible)) {

@@ -1,4 +1,5 @@
-//! Finds mistakes in the wiring between the nodes of a dataflow.
+//! Finds mistakes in the wiring between the nodes of a dataflow. A node whose configuration can't be read is reported, and does not
+//! keep other nodes from being checked.
 
 mod inputs;
 mod node;

@@ -1,4 +1,5 @@
-//! Source and sinks of tables as text, CSV or TSV.
+//! Source and sinks of tables as text, CSV or TSV. A table has one stream; in a folder, a table that can't be read does not keep
+//! the others from being read.
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use clap::ValueEnum;
@@ -51,12 +52,12 @@ impl From<Unit> for TimeUnit {
     }
 }
 
-/// Lists the tables of a folder.
+/// Lists the CSV and TSV files of a folder, sorted by path; empty if the folder can't be read.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     files_called(folder, &["csv", "tsv"])
 }
 
-/// Lists the files of a folder with one of these extensions, in upper or lower case.
+/// Lists the files of a folder with one of these extensions, in upper or lower case, sorted by path.
 fn files_called(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_called = |path: &PathBuf| {
@@ -164,7 +165,7 @@ impl Sink for Writer {
     }
 }
 
-/// Sink of one stream, which becomes one table.
+/// Sink that writes one stream to one table, and refuses a second stream.
 pub struct Table {
     writer: Writer,
     path: PathBuf,
@@ -172,7 +173,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates the table at `made`; errors name it `path`.
+    /// Creates a sink that writes the temporary file `made`. Errors name the table by `path`, where the finished file will be.
     pub fn create(made: &Path, path: &Path) -> Self {
         Self {
             writer: Writer::of_file(made),

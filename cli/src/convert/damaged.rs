@@ -92,7 +92,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Lists the parts that can't be read by random access, which Python uses.
+/// Lists the errors that random access, which Python uses, finds in a recording.
 fn indexed(folder: &Path) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     for stream in recording::streams(folder).map_err(|error| error.to_string())? {

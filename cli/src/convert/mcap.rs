@@ -1,4 +1,5 @@
-//! Source and sink of MCAP files; the source reads folders of rosbag2, too.
+//! Source and sink of MCAP files; the source reads folders of rosbag2, too. A message that can't be read is reported, and the
+//! reading goes on.
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::mcap::{Reader, Writer};
@@ -12,7 +13,8 @@ pub struct McapSource {
 }
 
 impl McapSource {
-    /// Opens a bag. `unit` is the unit of stamps that are plain numbers; `selections` say how a configuration reads its inputs.
+    /// Opens a bag. `unit` is the unit of stamps that are plain numbers. `selections` are the columns that a configuration reads of
+    /// its inputs.
     pub fn open(path: &Path, unit: Option<TimeUnit>, selections: &[(String, Selection)]) -> eyre::Result<Self> {
         let mut reader = Reader::open(path)?;
         if let Some(unit) = unit {

@@ -1,4 +1,5 @@
-//! `robocache convert`: converts between recordings and the files of other software.
+//! `robocache convert`: converts between recordings and the files of other software. The output appears whole or not at all, and
+//! each part that is left out is reported.
 
 mod csv;
 #[cfg(test)]
@@ -63,7 +64,7 @@ pub struct InputArgs {
     csv: csv::Args,
 }
 
-/// A form of files.
+/// Format of the files that `convert` reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A folder with an Arrow file for each stream
@@ -106,7 +107,8 @@ impl Format {
         }
     }
 
-    /// Names the files of a folder that are not read because they have another format than the folder.
+    /// Returns a line that names the files of a folder that are not read because they have another format; `None` if there are
+    /// none.
     pub fn not_read(self, folder: &Path) -> Option<String> {
         let of = |path: &Path| {
             let extension = path.extension()?.to_str()?;
@@ -152,7 +154,8 @@ impl Format {
     }
 }
 
-/// Opens a file or a folder of this format as a source of messages. `selections` say how a configuration reads its inputs.
+/// Opens a file or a folder of this format as a source of messages. `selections` are the columns that a configuration reads of its
+/// inputs.
 pub fn open(
     path: &Path,
     format: Format,
@@ -167,7 +170,7 @@ pub fn open(
     })
 }
 
-/// A source of messages.
+/// Input of a conversion, read message by message.
 pub trait Source {
     /// Reads the next message into `message`. Returns the name of its stream, or `None` at the end.
     ///
@@ -176,29 +179,30 @@ pub trait Source {
     /// [`remarks`](Self::remarks).
     fn next_into(&mut self, message: &mut Message) -> eyre::Result<Option<&str>>;
 
-    /// Returns the remarks on the files, after everything is read.
+    /// Returns the remarks on the input's files, after all messages are read.
     fn remarks(&mut self) -> Remarks;
 
-    /// The names of the streams, if they are known before messages are read.
+    /// The names of the input's streams; `None` if they are not known before messages are read.
     fn streams(&self) -> Option<Vec<String>> {
         None
     }
 
-    /// The name and the text of a file to be written into a recording that is made from this source.
+    /// The name and the text of a file to be written into a recording that is made from this source; `None` if there is no such
+    /// file.
     fn beside(&self) -> Option<(&'static str, String)> {
         None
     }
 }
 
-/// A sink of messages.
+/// Output of a conversion, written message by message.
 trait Sink {
-    /// Writes a message.
+    /// Writes a message of a stream.
     ///
     /// # Errors
     /// The reason why this message, or any further one, can't be written.
     fn append(&mut self, stream: &str, message: &Message) -> Result<(), Refused>;
 
-    /// Writes all messages that are still buffered.
+    /// Writes all messages that are still buffered, and completes the output's files.
     ///
     /// # Errors
     /// The part that can't be written.
@@ -207,7 +211,7 @@ trait Sink {
 
 /// The reason why a message is not written.
 enum Refused {
-    /// The output has no place for this message; other messages may follow.
+    /// The output can't hold this message; other messages may follow.
     Message(String),
     /// Nothing more can be written.
     All(eyre::Report),
@@ -222,7 +226,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Parts that can't be read, in the order in which they were found.
+/// Errors of the parts that can't be read, oldest first, of which the first `LISTED` are kept as text.
 #[derive(Default)]
 struct Problems {
     first: Vec<String>,
@@ -230,7 +234,7 @@ struct Problems {
 }
 
 impl Problems {
-    /// Maximum number of problems that are listed one by one.
+    /// Maximum number of problems that are kept one by one; more are only counted.
     const LISTED: usize = 20;
 
     fn push(&mut self, problem: impl ToString) {
@@ -251,9 +255,9 @@ impl Problems {
 /// Remarks on files that were read or written.
 #[derive(Default)]
 pub struct Remarks {
-    /// Parts that can't be read.
+    /// Errors of the parts that can't be read or written, one line each.
     pub problems: Vec<String>,
-    /// Parts that were left out, and stand-ins for missing ones.
+    /// Lines on parts that were left out, and on stand-ins for missing parts.
     pub notes: Vec<String>,
 }
 
@@ -262,9 +266,9 @@ struct Converted {
     input: PathBuf,
     output: PathBuf,
     streams: Vec<StreamCounts>,
-    /// Parts that are left out, and stand-ins for missing ones.
+    /// Lines on parts that are left out, and on stand-ins for missing parts.
     notes: Vec<String>,
-    /// Parts that can't be read or written.
+    /// Errors of the parts that can't be read or written, one line each.
     problems: Vec<String>,
 }
 
@@ -272,7 +276,7 @@ struct Converted {
 struct StreamCounts {
     name: String,
     messages: u64,
-    /// Messages that can't be written.
+    /// Number of the stream's messages that can't be written.
     #[serde(skip_serializing_if = "is_zero")]
     refused: u64,
 }
@@ -383,7 +387,7 @@ fn convert(args: &Args) -> eyre::Result<Converted> {
     })
 }
 
-/// Names the inputs of a configuration for which no stream has messages.
+/// Returns a line that names the inputs of a configuration for which no stream has messages; `None` if all inputs have some.
 fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[StreamCounts]) -> Option<String> {
     let is_there = |input: &str| {
         let name = robocache::formats::file_name(input);
@@ -404,8 +408,8 @@ fn unmatched<'a>(file: &Path, inputs: impl Iterator<Item = &'a str>, streams: &[
     (!missing.is_empty()).then(words)
 }
 
-/// Copies every message. Returns the counts of each stream, and for each stream the reason why its first refused message was not
-/// written.
+/// Copies every message. Returns the counts of each stream, sorted by name, and a reason for the first refused message of each
+/// stream.
 fn copy(
     source: &mut dyn Source,
     sink: &mut dyn Sink,

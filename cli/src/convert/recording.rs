@@ -1,4 +1,4 @@
-//! Source and sink of recordings.
+//! Source and sink of recordings. The same messages make the same files, whenever they are written.
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use robocache::formats::file_name;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Source of the messages of a recording, in the order of their arrivals if these are known, else of their stamps.
 pub struct RecordingSource {
     reader: Reader,
-    /// Each stream, and how a configuration reads it.
+    /// Names of the streams, each with the selection of the columns and the stamp that a configuration reads.
     streams: Vec<(String, Selection)>,
     problems: Problems,
 }

@@ -8,11 +8,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Suffix that makes the name of the folder from the name of the output.
+/// Suffix of the folder in which an output is written, behind the name of the output.
 const SUFFIX: &str = ".robocache-partial";
 
-/// Maximum number of attempts to claim the folder. An attempt fails if another run removes the folder, or if leftovers were
-/// removed.
+/// Maximum number of attempts to claim the folder in which an output is written. An attempt fails if the folder was removed, by
+/// another run or with leftovers.
 const TRIES: usize = 16;
 
 /// Output that is being written. It is removed on drop, unless it is [finished](Self::finish).
@@ -60,7 +60,7 @@ impl AtomicOutput {
         bail!("{}: other runs make and remove it", partial.display())
     }
 
-    /// Path at which to write the output; nothing is there yet.
+    /// Path at which to write the output. It does not exist until the caller creates it.
     pub fn path(&self) -> PathBuf {
         self.partial.join(self.output.file_name().unwrap_or_default())
     }
@@ -101,7 +101,8 @@ impl Drop for AtomicOutput {
     }
 }
 
-/// Creates and locks the folder. Returns `None` if the folder was removed meanwhile, so that the caller tries again.
+/// Creates and locks the folder `partial`. Returns `None` if the folder was removed, by another run or with leftovers, so that the
+/// caller tries again.
 fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<File>> {
     let at = || partial.display().to_string();
     let is_new = match fs::create_dir(partial) {
@@ -157,7 +158,7 @@ fn sync(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Path of an output in a folder of its own, which does not exist yet.
+    /// Returns the path of an output that does not exist yet, in a temporary folder of its own.
     fn output(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("robocache-whole-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);

@@ -1,4 +1,4 @@
-//! Checks the drivers of GPUs and their devices.
+//! Checks the drivers of GPUs, and each GPU. A GPU passes only if its results have the same bits as the CPU's.
 
 use super::Check;
 use crate::output::{Level, figure};
@@ -9,14 +9,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-/// Number of points in the cloud from which the CPU and a device must make the same grid.
+/// Number of points in the cloud from which the CPU and a GPU must make the same voxel grid.
 const POINTS: usize = 20_000;
 
 pub fn checks(root: &Path) -> Vec<Check> {
     Kind::ALL.into_iter().flat_map(|kind| of_kind(kind, root)).collect()
 }
 
-/// Checks the driver of a kind, and each of its devices.
+/// Checks the driver of a kind of GPU, and each GPU of that kind.
 fn of_kind(kind: Kind, root: &Path) -> Vec<Check> {
     let (name, installed) = match kind {
         Kind::Cuda => ("NVIDIA driver", nvidia_module(root)),
@@ -70,7 +70,7 @@ fn amd_module(root: &Path) -> Option<String> {
     })
 }
 
-/// Makes a grid on a device, and compares it with the CPU's.
+/// Checks one GPU: its voxel grid, divisions and roots must be the same as the CPU's.
 fn device(kind: Kind, ordinal: usize) -> Check {
     let name = format!("{kind}:{ordinal}");
     let choice = DeviceChoice::Gpu(kind, Some(ordinal));
@@ -114,7 +114,7 @@ fn device(kind: Kind, ordinal: usize) -> Check {
     }
 }
 
-/// Makes a grid of a cloud. Returns its bytes, the device that made it, and the time in ms.
+/// Makes a voxel grid of a fixed random cloud. Returns the grid's bytes, the device that made it, and the time that took, ms.
 fn grid(placement: &Placement) -> Result<(Vec<u8>, Device, f64), Box<dyn std::error::Error>> {
     let config = VoxelizeConfig {
         origin_m: [-8.0; 3],

@@ -1,4 +1,4 @@
-//! Checks the operating system.
+//! Checks the operating system: shared memory, clock, limits, governor and release. It only reads.
 
 use super::Check;
 use crate::output::{Level, bytes, figure};
@@ -8,11 +8,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Bytes of shared memory that a dataflow with clouds needs, for dora's pools and our rings.
+/// Free shared memory that a dataflow with point clouds needs, bytes, for dora's pools and robocache's rings.
 const SHARED_MEMORY: u64 = 256 << 20;
 /// Number of open files that a node needs among dozens of nodes, sockets included.
 const OPEN_FILES: u64 = 1024;
-/// Largest error of the clock, us, at which stamps of several machines can still be compared.
+/// Largest error of the clock at which stamps of several machines can still be compared, us.
 const CLOCK_ERROR_US: i64 = 10_000;
 
 pub fn shared_memory(root: &Path) -> Check {
@@ -109,7 +109,7 @@ pub fn limits() -> [Check; 2] {
     [files, Check::new(Level::Ok, "locked memory", in_bytes)]
 }
 
-/// Checks the governor of the CPU's clock rate, if the kernel names it.
+/// Checks the governor of the CPU's clock rate; `None` if the kernel does not name it.
 pub fn governor(root: &Path) -> Option<Check> {
     let cores = fs::read_dir(root.join("sys/devices/system/cpu")).ok()?;
     let files = cores.filter_map(|core| Some(core.ok()?.path().join("cpufreq/scaling_governor")));
@@ -132,7 +132,7 @@ pub fn governor(root: &Path) -> Option<Check> {
     })
 }
 
-/// Reports the release of Jetson Linux, if the machine runs it.
+/// Reports the release of Jetson Linux; `None` if the machine runs another system.
 pub fn jetson(root: &Path) -> Option<Check> {
     let text = fs::read_to_string(root.join("etc/nv_tegra_release")).ok()?;
     let line = text.lines().next().unwrap_or_default().trim_start_matches('#').trim();

@@ -1,4 +1,5 @@
-//! Recorded outputs `diagnostics`: the reports that each node made once a second.
+//! Recorded outputs `diagnostics`: the reports that each node made once a second. A number that is not known is left out and never
+//! drawn.
 
 use crate::track::{MOST_POINTS, Tracks};
 use robocache::app::key::diagnostics;
@@ -6,7 +7,7 @@ use robocache::stream::{Column, Message, MetadataRef};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Columns of an input that are drawn, and the names of their lines.
+/// Columns of a report of diagnostics that are drawn for each input, each with the name of its line in the chart.
 const OF_AN_INPUT: [(&str, &str); 4] = [
     ("delay_p50_ns", "capture to publication p50"),
     ("delay_p99_ns", "capture to publication p99"),
@@ -31,7 +32,7 @@ fn percentile(key: &str, value: MetadataRef<'_>) -> Option<f64> {
     }
 }
 
-/// A recorded stream of diagnostics.
+/// Charts and last reports of a recorded stream of diagnostics.
 pub struct Diagnosed {
     pub stream: String,
     /// Charts of the percentiles of the whole node and of each input, ms.
@@ -39,7 +40,7 @@ pub struct Diagnosed {
     pub inputs: BTreeMap<String, Input>,
 }
 
-/// Lines that are drawn together.
+/// Lines over time that are drawn in one chart.
 pub struct Chart {
     pub name: String,
     pub lines: Vec<String>,
@@ -50,12 +51,12 @@ pub struct Chart {
 #[derive(Default, Serialize)]
 pub struct Input {
     message: String,
-    /// Numbers that are known, by column.
+    /// Numbers of the report that are known, by the names of their columns.
     numbers: BTreeMap<String, f64>,
 }
 
 impl Diagnosed {
-    /// Begins a stream of diagnostics; `None` if the message is not a report of diagnostics.
+    /// Creates the charts, still empty, of a stream that begins with `message`; `None` if `message` is not a report of diagnostics.
     pub fn of(stream: &str, message: &Message) -> Option<Self> {
         let is_one = ["level", "messages", "rate_hz"]
             .iter()

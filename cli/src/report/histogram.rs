@@ -1,20 +1,22 @@
-//! Histogram of times, on a logarithmic scale.
+//! Histogram of durations, on a logarithmic scale. Every duration is counted, also if it is too short or too long for a bar of its
+//! own.
 
 use serde::Serialize;
 
 /// Number of bars in a decade.
 const DECADE: f64 = 10.0;
 
-/// The least time that has a bar, ns.
+/// Lower end of the first bar, ns. Shorter durations are counted in `below`.
 const LEAST_NS: i64 = 1000;
 
-/// Number of bars: times up to 10^14 us, or three years.
+/// Number of bars, for durations from 1 us up to 10^14 us, or three years.
 const BARS: usize = 140;
 
-/// Counts of times. Bar i counts times from 10^(i / 10) us up to the next bar.
+/// Counts of durations. Bar i counts durations from 10^(i / 10) us up to the start of the next bar; the last bar also counts longer
+/// ones.
 #[derive(Default, Serialize)]
 pub struct Histogram {
-    /// Number of times below a microsecond, with negative ones.
+    /// Number of durations below a microsecond, negative durations included.
     below: u64,
     bars: Vec<u64>,
 }
@@ -34,7 +36,7 @@ impl Histogram {
         self.bars[bar] += 1;
     }
 
-    /// Adds a time, if there is one.
+    /// Counts a duration, ns; `None` is ignored.
     pub fn add_some(&mut self, ns: Option<i64>) {
         ns.into_iter().for_each(|ns| self.add(ns));
     }

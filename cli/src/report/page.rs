@@ -1,4 +1,4 @@
-//! The page: one HTML file that loads nothing else.
+//! The page: one HTML file that loads nothing else. No text of a recording or a configuration can become markup.
 
 use super::diagnosed::{Chart, Input};
 use super::histogram::Histogram;
@@ -50,7 +50,7 @@ struct Lane<'a> {
     channels: &'a [String],
     all_channels: usize,
     is_observed: bool,
-    /// Index of the lane's first column.
+    /// Index of this stream's first entry in the `columns` of each `Stretch`.
     column: usize,
 }
 
@@ -58,7 +58,7 @@ struct Lane<'a> {
 struct Stretch {
     times_s: Vec<f64>,
     columns: Vec<Vec<Option<f32>>>,
-    /// Time that a pair of points covers; 0 if each point has one time.
+    /// Time whose values are drawn as two points, the smallest and the largest, s; 0 if each value is drawn.
     width_s: f64,
 }
 
@@ -97,7 +97,7 @@ struct Provenance {
     machine: String,
 }
 
-/// First line of a page.
+/// First line of a page, by which an older page is recognised.
 pub const START: &str = "<!doctype html>";
 
 /// Formats the page of these figures and drawings, without `START`.
@@ -234,12 +234,12 @@ fn stretches(tracks: &Tracks, origin_ns: i64) -> Vec<Stretch> {
     tracks.stretches.iter().map(stretch).collect()
 }
 
-/// Returns the seconds since the origin, rounded to a microsecond.
+/// Returns the time from `origin_ns` to `ns`, s, rounded to a microsecond.
 fn seconds(ns: i64, origin_ns: i64) -> f64 {
     ((i128::from(ns) - i128::from(origin_ns)) as f64 / 1e3).round() / 1e6
 }
 
-/// Describes the machine.
+/// Describes the machine that makes the page: its processor, its cores and its operating system.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

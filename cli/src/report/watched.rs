@@ -1,4 +1,4 @@
-//! Values of an output or a stream over time, as they are drawn.
+//! Values of an output or a stream over time, as they are drawn. A value that is not valid is drawn as missing, never as a number.
 
 use super::histogram::Histogram;
 use crate::channel::{self, newest_row};
@@ -9,19 +9,19 @@ use robocache::stream::{Header, Message, form};
 use robocache::time::ns_to_ms;
 use std::ops::Range;
 
-/// Maximum number of channels of a stream that are drawn.
+/// Maximum number of channels of a stream that are drawn; further channels are left out.
 const MOST_CHANNELS: usize = 8;
 
-/// Maximum number of changes of the epoch that are marked.
+/// Maximum number of changes of the epoch that are marked on the time axis.
 const MOST_MARKS: usize = 1000;
 
-/// An output of observations, or a stream as it was recorded.
+/// Values to draw of an output of observations, or of a recorded stream.
 pub struct Watched {
     pub name: String,
     /// True if a configuration made the output for this report; false if it was recorded.
     pub is_computed: bool,
     pub lanes: Vec<Lane>,
-    /// Points of all lanes; `None` before the first message.
+    /// Points to draw of all `lanes`, side by side; `None` before the first message.
     pub tracks: Option<Tracks>,
     /// Times at which the epoch goes up, ns, each with the new epoch.
     pub epochs: Vec<(i64, i64)>,
@@ -40,9 +40,9 @@ pub struct Lane {
     pub channels: Vec<String>,
     /// Number of channels that the stream has.
     pub all_channels: usize,
-    /// True if the lane's first columns are validity, 0 or 1, and age, ms. The channels follow.
+    /// True if the stream is drawn with its validity, 0 or 1, and its age, ms, ahead of its channels.
     pub is_observed: bool,
-    /// Range of the drawn channels in a sample.
+    /// Range of the lane's drawn channels in a sample.
     values: Range<usize>,
 }
 
@@ -51,7 +51,7 @@ impl Lane {
         self.channels.len() + if self.is_observed { 2 } else { 0 }
     }
 
-    /// Makes the lane of these values of a sample.
+    /// Creates the lane of the range `values` of a sample, of which the first `MOST_CHANNELS` channels are drawn.
     fn new(name: &str, message: &Message, values: Range<usize>, is_observed: bool) -> Self {
         let drawn = values.start..values.end.min(values.start + MOST_CHANNELS);
         let strip = |channel: String| match channel.strip_prefix(&format!(".{name}")) {
@@ -90,7 +90,7 @@ impl Watched {
         self.tracks.is_none()
     }
 
-    /// Sets the greatest allowed age of each lane, from the section of the operation.
+    /// Sets the `max_age_ms` of each lane to the smallest one that `config` gives its stream, above which the stream is not valid.
     pub fn limit_ages(&mut self, config: Option<&AlignConfig>) {
         for lane in &mut self.lanes {
             let modality = config.and_then(|config| config.modalities.iter().find(|of| of.input == lane.name));
@@ -147,7 +147,7 @@ impl Watched {
         tracks.push(stamp_ns, &self.row);
     }
 
-    /// Adds the samples of a message of a recorded stream.
+    /// Adds the samples of a message of a recorded stream. `sample` is a scratch buffer.
     pub fn samples(&mut self, message: &Message, sample: &mut Vec<f64>) -> Result<(), String> {
         if self.tracks.is_none() {
             let all = 0..channel::sample_len(message)?;

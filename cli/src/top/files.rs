@@ -1,4 +1,5 @@
-//! Status files of a folder.
+//! Status files of a folder. A file that can't be used is a problem of its node and does not hide other nodes; texts of files are
+//! escaped before they are shown.
 
 use crate::output::plain;
 use robocache::app::{Level, Report};
@@ -9,40 +10,40 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Age of a status file, s, beyond which its node hangs or was killed.
+/// Age of a status file beyond which its node counts as hanging or killed, s.
 const STALE_S: f64 = 3.0;
 
 /// Maximum size of a status file, which usually has a few kB.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Status of all nodes.
+/// Status of all nodes that have a status file in `folder`, sorted by name.
 #[derive(Serialize)]
 pub struct Status {
     pub folder: PathBuf,
     pub nodes: Vec<Node>,
 }
 
-/// Status of a node.
+/// Status of a node, read from its status file.
 #[derive(Serialize)]
 pub struct Node {
-    /// Name of the node's file, without `.json`.
+    /// Name of the node's status file, without `.json`.
     pub name: String,
     pub level: Level,
-    /// The reason why the file can't be used, or is out of date.
+    /// The reason why the status file can't be used, or is out of date; `None` if neither holds.
     pub problem: Option<String>,
-    /// Time since the report was written, s; negative if the node's clock is ahead.
+    /// Time since the report was written, s; negative if the node's clock is ahead, `None` if the file can't be used.
     pub age_s: Option<f64>,
     pub report: Option<Report>,
 }
 
-/// The part of a file that every version has.
+/// The part of a status file that every version of the format has.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
 }
 
 impl Status {
-    /// Reads every status file of a folder.
+    /// Reads every status file of a folder. Fails only if the folder itself can't be read.
     pub fn read(folder: &Path) -> eyre::Result<Self> {
         let refused = |error: io::Error| eyre::eyre!("{}: {error}", folder.display());
         let mut nodes = Vec::new();
@@ -62,8 +63,8 @@ impl Status {
         })
     }
 
-    /// True if there are nodes, and each has ended or is neither in error nor stale. If there is no file, the nodes hang, or did
-    /// not start.
+    /// True if each node has ended, or is neither in error nor stale. False if there is no status file: the nodes hang, or never
+    /// started.
     pub fn is_well(&self) -> bool {
         let mut nodes = self.nodes.iter();
         !self.nodes.is_empty() && nodes.all(|node| node.is_ended() || node.level <= Level::Warn)
@@ -99,13 +100,13 @@ impl Node {
         }
     }
 
-    /// True if the node has ended in order.
+    /// True if the node has reported its end, and was not killed.
     pub fn is_ended(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.ended)
     }
 }
 
-/// Reads a status file. The error says what is wrong with it.
+/// Reads a status file, and escapes its texts. The error says what is wrong with the file.
 fn read(path: &Path) -> Result<Report, String> {
     let unread = |error: io::Error| format!("its file can't be read: {error}");
     // Opening a pipe could block for ever.
@@ -152,7 +153,7 @@ pub mod tests {
     use super::*;
     use robocache::app::Row;
 
-    /// Reads a node `age_s` after it wrote `report`.
+    /// Reads the status of a node, `age_s` seconds after it wrote `report` to its status file.
     pub fn node(report: &Report, age_s: f64) -> Node {
         let folder = std::env::temp_dir().join(format!("robocache-top-{}-{age_s}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

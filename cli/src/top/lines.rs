@@ -1,11 +1,12 @@
-//! Lines of the table: one for each node, and below it one for each of its inputs.
+//! Lines of the table of `robocache top`: one for each node, and below it one for each of its inputs. A node that has ended is
+//! never listed as a problem.
 
 use super::files::{Node, Status};
 use crate::output::{bytes, figure, figure_or_dash, plain};
 use robocache::app::{Level, Report, Row};
 use robocache::time::ns_to_ms;
 
-/// Headings of the columns; `<` marks those of text. The times of an input are ages; the times of a node are the waits of its
+/// Headings of the columns; `<` marks a column of text. The times of an input are ages; the times of a node are the waits of its
 /// observations.
 pub const HEADINGS: [&str; 10] = [
     "<node, input",
@@ -28,7 +29,7 @@ pub struct Line {
     pub is_ended: bool,
 }
 
-/// Makes the lines of all nodes.
+/// Makes the lines of the table, in the order of the nodes.
 pub fn of(status: &Status) -> Vec<Line> {
     let lines = |node: &Node| {
         let rows = node.report.iter().flat_map(|report| &report.inputs);
@@ -144,7 +145,8 @@ pub fn reasons(status: &Status) -> Vec<Reason> {
 }
 
 impl Reason {
-    /// Wraps the reason into lines of `width` characters, behind its level.
+    /// Wraps the reason into lines of at most `width` characters. The level stands before the first line, and further lines are
+    /// indented.
     pub fn lines(&self, width: usize) -> Vec<String> {
         const INDENT: usize = 7;
         let room = width.saturating_sub(INDENT).max(1);

@@ -1,4 +1,5 @@
-//! `robocache top`: shows the state of the nodes of a running dataflow, by their status files.
+//! `robocache top`: shows the state of the nodes of a running dataflow, by their status files. The nodes themselves are never
+//! asked.
 
 mod files;
 mod lines;
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// Period of writing the file for Prometheus, which usually scrapes a node exporter every 15 s.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
-/// Width of a line if standard output is not a terminal.
+/// Width of a line if standard output is not a terminal, characters.
 const WIDTH: usize = 80;
 
 /// Shows how the nodes of a running dataflow are

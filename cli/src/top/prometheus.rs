@@ -1,5 +1,5 @@
 //! Metrics for Prometheus, as a file that its node exporter reads (`--collector.textfile.directory`). The format is
-//! <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>. A value that is not known has no series.
 
 use super::files::{Node, Status};
 use crate::output;
@@ -9,20 +9,20 @@ use robocache::ops::{self, clock};
 use std::fmt::{Display, Write as _};
 use std::path::Path;
 
-/// Beginning of the file, by which a file of an earlier run is recognised.
+/// Beginning of the file of metrics, by which a file of an earlier run is recognised.
 const START: &str = "# HELP robocache_up";
 
-/// Writes the metrics of all nodes.
+/// Writes the metrics of all nodes to a file, and replaces the file of an earlier run.
 pub fn write(file: &Path, status: &Status) -> eyre::Result<()> {
     let text = of(status);
     output::write(file, START, text.strip_prefix(START).unwrap_or(&text))
 }
 
-/// Text of the metrics. The series of one metric stand together, as the format demands.
+/// Text of the metrics so far. The series of one metric stand together, as the format demands.
 #[derive(Default)]
 struct Metrics(String);
 
-/// Labels of a series: names and texts.
+/// Labels of a series, each a name and a text.
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Metrics {
@@ -43,7 +43,7 @@ impl Metrics {
         let _ = writeln!(self.0, "}} {value}");
     }
 
-    /// Appends a series of a node's input, with one more label if it is given.
+    /// Appends a series of a node's input, with the label `more` if it is given.
     fn of_input(&mut self, name: &str, (node, row): (&str, &Row), more: Option<(&str, &str)>, value: f64) {
         let own = [("node", node), ("operation", &row.operation), ("input", &row.input)];
         match more {
@@ -72,9 +72,9 @@ fn seconds(ns: Option<i64>) -> Option<f64> {
     ns.map(|ns| ns as f64 / 1e9)
 }
 
-/// Reads one metric of a node.
+/// Reads one metric of a node, from its status or its report.
 type OfNode = fn(&Node, &Report) -> f64;
-/// Reads up to three quantiles of a node or of an input, s.
+/// Reads up to three quantiles of a node or of an input, each with its label, s; `None` if a quantile is not known.
 type Quantiles<T> = fn(&T) -> [(&'static str, Option<f64>); 3];
 /// Reads one metric of an input, if it is known.
 type OfInput = fn(&Row) -> Option<f64>;

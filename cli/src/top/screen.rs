@@ -1,4 +1,4 @@
-//! Screen that is redrawn as the status files change.
+//! Screen that is redrawn as the status files change. The terminal is restored when a key or an error ends it.
 
 use super::files::Status;
 use super::lines::{self, HEADINGS, Line};
@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Period of reading the files.
+/// Period of reading the status files.
 const READ_EVERY: Duration = Duration::from_millis(500);
 
 /// Shows the status of all nodes until a key ends the command.
@@ -48,7 +48,7 @@ pub fn show(folder: &Path) -> eyre::Result<()> {
     shown
 }
 
-/// Returns the first line to show after a key; `None` if the key ends the command.
+/// Returns the index of the first line to show after a key, where `scroll` is the index before; `None` if the key ends the command.
 fn to(key: KeyEvent, scroll: usize) -> Option<usize> {
     const PAGE: usize = 10;
     match key.code {

@@ -1,4 +1,5 @@
-//! Results of a trial.
+//! Results of a trial, and the verdict on the configuration. The verdict is `no` if `fuse`, `voxelize` or `kinematics` published
+//! nothing.
 
 use super::tally::{self, Counts, Coverage};
 use super::{Args, Leap, Replayed, asked_by, has_clock, period_ns};
@@ -21,7 +22,7 @@ use std::time::Duration;
 pub struct Report {
     config: PathBuf,
     recording: PathBuf,
-    /// `arrival` or `stamp`.
+    /// Order in which messages were replayed, `arrival` or `stamp`.
     order: &'static str,
     messages: u64,
     recorded_s: f64,
@@ -33,11 +34,11 @@ pub struct Report {
     warnings: Vec<String>,
     /// Faults and warnings, by the place where they were counted.
     faults: Vec<Faults>,
-    /// Inputs that the recording lacks.
+    /// Inputs of the configuration that the recording lacks.
     missing: Vec<String>,
     /// Streams of the recording that no operation takes.
     unused: Vec<String>,
-    /// Parts of the recording that can't be read.
+    /// Errors of the parts of the recording that can't be read, one line each.
     problems: Vec<String>,
     /// Streams whose stamps are off from those of the others.
     pub offsets: Vec<StreamOffset>,
@@ -50,18 +51,19 @@ pub struct Observations {
     pub output: String,
     pub count: u64,
     rate_hz: Option<f64>,
-    /// The fewest observations in a second that lies wholly between the first and the last.
+    /// Smallest number of observations in a whole second between the first and the last observation; `None` if there is no such
+    /// second.
     fewest_in_a_second: Option<u64>,
-    /// Number of targets without an observation between the first and the last one. If a stream triggers, its samples are the
-    /// targets.
+    /// Number of targets without an observation, between the first and the last observation; `None` if not known. If a stream
+    /// triggers, its samples are the targets.
     missed: Option<u64>,
     late_samples: i64,
     epoch: i64,
     refused: u64,
     wait_ms: Option<Spread>,
-    /// Time from the target to the arrival of the message that made the observation due.
+    /// Time from the target to the arrival of the message that made the observation due; `None` if arrivals are not known.
     delay_ms: Option<Spread>,
-    /// Computing time of an observation.
+    /// Time that the operation took to compute an observation.
     compute_ms: Option<Spread>,
     streams: Vec<Validity>,
 }
@@ -89,22 +91,22 @@ struct Grids {
 struct OtherOutput {
     output: String,
     count: u64,
-    /// Rows of an output of kinematics; `None` for other operations.
+    /// Counts of the rows of an output of kinematics; `None` for other outputs.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     rows: Option<Rows>,
 }
 
-/// Rows of an output of kinematics.
+/// Counts of the rows of an output of kinematics.
 #[derive(Serialize)]
 struct Rows {
     rows: u64,
-    /// Share of the rows that are valid.
+    /// Share of the rows that are valid, 0 to 1.
     valid: f64,
-    /// Rows with a joint more than a turn beyond its limits.
+    /// Number of rows with a joint more than a turn beyond its limits.
     implausible: u64,
-    /// Number of times that joints could not follow from the previous joints.
+    /// Number of jumps between solutions of the inverse kinematics, where joints could not follow from the previous joints.
     posture_changes: i64,
-    /// Stamp of the first message with such a change, ns.
+    /// Stamp of the first message with a jump between solutions, ns; `None` if there was none.
     first_change_ns: Option<i64>,
 }
 
@@ -115,19 +117,19 @@ pub struct Faults {
     causes: Vec<Cause>,
 }
 
-/// A problem: its last line in the log, and its count.
+/// A fault: its last line in the log, and the number of times it occurred.
 #[derive(Serialize)]
 struct Cause {
     count: u64,
     such_as: String,
 }
 
-/// Operations that ran, and their outcome.
+/// Operations that ran in the trial, their inputs, the replayed messages, and the trial's settings.
 pub struct Run<'a> {
     pub operations: &'a [Operation],
     pub inputs: &'a [String],
     pub replayed: &'a Replayed,
-    /// The leap at which the trial ended, and the operation whose targets fell due.
+    /// The stamp far ahead at which the trial ended, and the operation whose targets fell due; `None` if the trial ran to the end.
     pub leap: Option<(Leap, &'a Operation)>,
     pub took: Duration,
     pub order: Order,
@@ -207,7 +209,7 @@ impl Report {
     }
 }
 
-/// Returns the product of kinematics that an output holds.
+/// Returns what an output of kinematics holds, such as poses; `None` for other outputs.
 fn product_of(output: &str, operations: &[Operation]) -> Option<Product> {
     let of_entry = |operation: &Operation, entry: &KinematicsEntry| {
         let mut made = entry.outputs().zip(&entry.make);
@@ -219,7 +221,7 @@ fn product_of(output: &str, operations: &[Operation]) -> Option<Product> {
     })
 }
 
-/// Lists the warnings of `check` about the interpolation of outputs of kinematics.
+/// Lists the warnings about the interpolation of outputs of kinematics, as `robocache check` gives them.
 fn warnings(operations: &[Operation]) -> Vec<String> {
     let of_operation = |operation: &Operation| {
         let Section::Observe(config) = &operation.section else {
@@ -233,14 +235,14 @@ fn warnings(operations: &[Operation]) -> Vec<String> {
     operations.iter().flat_map(of_operation).collect()
 }
 
-/// Returns the messages a second, from the first to the last stamp.
+/// Returns the messages a second, from the oldest to the newest stamp; `None` if these are the same.
 fn rate(counts: &Counts) -> Option<f64> {
     let (first, last) = counts.span_ns?;
     let span = ns_to_s(last.saturating_sub(first));
     (span > 0.0).then(|| (counts.messages - 1) as f64 / span)
 }
 
-/// Finds the section of the operation that publishes an output of observations.
+/// Finds the section of the operation that publishes an output of observations; `None` for other outputs.
 pub fn section_of<'a>(output: &str, operations: &'a [Operation]) -> Option<&'a AlignConfig> {
     operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {
@@ -282,14 +284,16 @@ impl Observations {
         }
     }
 
-    /// Returns the stream that is valid in the smallest share of observations, and the share.
+    /// Returns the stream that is valid in the smallest share of observations, and the share, 0 to 1; `None` if there are no
+    /// streams.
     pub fn worst(&self) -> Option<(&str, f64)> {
         let streams = self.streams.iter().map(|stream| (stream.name.as_str(), stream.valid));
         streams.min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 }
 
-/// Returns the fewest messages in a second that lies wholly between the first and the last.
+/// Returns the smallest number of messages in a whole second between the first and the last message; `None` if there is no such
+/// second.
 fn fewest(counts: &Counts) -> Option<u64> {
     let (&first, _) = counts.seconds.first_key_value()?;
     let (&last, _) = counts.seconds.last_key_value()?;
@@ -303,7 +307,7 @@ fn fewest(counts: &Counts) -> Option<u64> {
     }
 }
 
-/// Counts the observations that are missing; `None` after a clock jump.
+/// Counts the targets without an observation; `None` after a clock jump, or if the targets are not known.
 fn missed(config: &AlignConfig, counts: &Counts, run: &Run<'_>) -> Option<u64> {
     if counts.epoch > 0 {
         return None;
@@ -354,7 +358,7 @@ impl Rows {
         }
     }
 
-    /// Returns the reason why an output with these rows is of no use, or `None`.
+    /// Returns the reason why an output of kinematics with these counts is of no use; `None` if it is of use.
     fn refusal(&self, output: &str, min_valid: f64) -> Option<String> {
         let Self {
             rows,
@@ -377,8 +381,8 @@ impl Rows {
     }
 }
 
-/// Checks the number of observations. Returns the problem if the stamps of a stream that is waited for have room for more than
-/// twice as many.
+/// Checks the number of observations. Returns the problem if the stamps of a stream with `wait: true` span more than twice as many
+/// targets; `None` if there are enough.
 fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     let config = section_of(&of.output, run.operations).filter(|_| !has_clock(run.operations))?;
     let period_ns = period_ns(config)?;

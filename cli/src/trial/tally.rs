@@ -1,4 +1,4 @@
-//! Counts of the messages that operations publish.
+//! Counts of the messages that operations publish. An answer that refuses a request is counted apart, never as an observation.
 
 use crate::channel::newest_row;
 use robocache::app::{Fault, Sink};
@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Distance of a stamp from the arrival, ns, beyond which they are of different clocks.
+/// Difference between a message's stamp and its arrival, ns, beyond which the two are of different clocks.
 const OTHER_CLOCK_NS: u64 = 3_600_000_000_000;
 
 /// Counts of the messages of each output, with outputs in the order of their first message.
 pub struct Tally<'a> {
     pub outputs: Vec<(String, Counts)>,
-    /// Arrival of the message that is being processed.
+    /// Arrival of the recorded message that is being processed, ns; `None` if it is not recorded, or messages are replayed by
+    /// stamp.
     pub arrival_ns: Option<i64>,
     memory: Message,
     watch: &'a mut dyn FnMut(&str, &Message),
@@ -24,25 +25,25 @@ pub struct Tally<'a> {
 #[derive(Default)]
 pub struct Counts {
     pub messages: u64,
-    /// Number of messages in each whole second, by their stamps.
+    /// Number of messages by the whole second of their stamps.
     pub seconds: BTreeMap<i64, u64>,
-    /// The least and the greatest stamp.
+    /// Smallest and largest stamp, ns; `None` before the first message.
     pub span_ns: Option<(i64, i64)>,
     pub is_observation: bool,
     pub is_grid: bool,
-    /// Streams of observations.
+    /// Validity and ages of each stream of the observations; empty for other outputs.
     pub streams: Vec<Coverage>,
     pub waits_ns: Vec<i64>,
-    /// Times from targets to the arrivals of the messages that made the observations due.
+    /// Times from targets to the arrivals of the messages that made the observations due, ns.
     pub delays_ns: Vec<i64>,
     pub computes_ns: Vec<i64>,
     pub late: i64,
     pub epoch: i64,
-    /// Requests without an observation.
+    /// Number of requests that were answered by an error, not by an observation.
     pub refused: u64,
-    /// Points of grids.
+    /// Counts of the points that went into voxel grids; zeros for other outputs.
     pub points: Points,
-    /// Rows of an output of kinematics.
+    /// Counts of the rows of an output of kinematics; not used for other outputs.
     pub rows: Rows,
 }
 
@@ -58,10 +59,11 @@ pub struct Coverage {
 pub struct Rows {
     pub came: u64,
     pub valid: u64,
-    /// Rows with a joint far beyond its limits.
+    /// Number of rows with a joint more than a turn beyond its limits.
     pub implausible: u64,
-    /// Number of changes of posture; `first_change_ns` is the stamp of the first message with one.
+    /// Number of jumps between solutions of the inverse kinematics.
     pub changes: i64,
+    /// Stamp of the first message with a jump between solutions, ns; `None` if there was none.
     pub first_change_ns: Option<i64>,
 }
 
@@ -179,13 +181,14 @@ impl Rows {
     }
 }
 
-/// Returns the time from the stamp of a message to its arrival, if both are of one clock.
+/// Returns the time from the stamp of a message to its arrival, ns; `None` if the arrival is not known, or the two are of different
+/// clocks.
 pub fn delay_ns(message: &Message) -> Option<i64> {
     let delay_ns = message.arrival_ns?.checked_sub(message.timestamp_ns())?;
     Some(delay_ns).filter(|delay| delay.unsigned_abs() <= OTHER_CLOCK_NS)
 }
 
-/// Returns the time that an operation took for a result.
+/// Returns the time that an operation took to compute a message, ns; `None` if the header does not tell.
 pub fn compute_ns(header: &Header) -> Option<i64> {
     ops::key::compute_us.get(header).map(|us| (us * 1e3).round() as i64)
 }

@@ -1,4 +1,4 @@
-//! Runs the command, and makes its inputs.
+//! Helpers of the tests: they run the command, and make its recordings and configurations in temporary folders.
 
 // Each test uses only a part of the module.
 #![allow(dead_code, clippy::unwrap_used)]
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 pub const MS: i64 = 1_000_000;
 
-/// The folder of the project.
+/// The root folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
@@ -61,7 +61,7 @@ impl Done {
     }
 }
 
-/// Creates the command with these words, to be run with [`done`].
+/// Creates the command `robocache` with the arguments `words`, to be run with [`done`].
 pub fn command<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_robocache"));
     command
@@ -81,12 +81,12 @@ pub fn done(command: &mut Command) -> Done {
     }
 }
 
-/// Runs the command with these words.
+/// Runs the command `robocache` with the arguments `words`.
 pub fn run<S: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = S>) -> Done {
     done(&mut command(words))
 }
 
-/// Makes a message of one sample.
+/// Makes a message of one sample, float32.
 pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
     let mut message = Message::default();
     message.write(&Layout::flat(Dtype::Float32, values.len()), |payload, header| {
@@ -96,7 +96,7 @@ pub fn sample(stamp_ns: i64, values: &[f32]) -> Message {
     message
 }
 
-/// Records messages, each with its stream.
+/// Writes a recording of messages, each given with the name of its stream.
 pub fn record<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Message)>) {
     let mut writer = recording::Writer::create(folder).unwrap();
     for (stream, message) in messages {
@@ -105,7 +105,7 @@ pub fn record<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Me
     writer.finish().unwrap();
 }
 
-/// Records messages, each with its stream, with the messages' own arrivals.
+/// Writes a recording of messages, each given with the name of its stream, with the messages' own arrivals.
 pub fn record_with_arrivals<'a>(folder: &Path, messages: impl IntoIterator<Item = (&'a str, Message)>) {
     let mut writer = recording::Writer::create(folder).unwrap().with_arrivals_of_messages();
     for (stream, message) in messages {
@@ -124,14 +124,16 @@ fuse:
     - { input: b, dim: 2, interpolation: linear, max_gap_ms: 15 }
 ";
 
-/// Records two seconds of `a` and `b` at 100 Hz; `b` lacks its second half, and is stamped 1 ms after the grid.
+/// Writes a recording of two seconds of `a` and `b` at 100 Hz. The second half of `b` is missing, and its stamps are 1 ms later
+/// than those of `a`.
 pub fn half(folder: &Folder) {
     let a = (0..=200).map(|i| ("a", sample(i * 10 * MS, &[i as f32])));
     let b = (0..=100).map(|i| ("b", sample(i * 10 * MS + MS, &[1.0, 2.0])));
     record(&folder.path("recording"), a.chain(b));
 }
 
-/// Records these streams of the simulated robot, as fast as possible; `sim` is its section.
+/// Writes a recording of these streams of the simulated robot, as fast as possible; `sim` is the section `sim:` of its
+/// configuration.
 pub fn record_robot(folder: &Path, sim: &str, streams: &[&str]) {
     let config = format!("plugins: [sim: {sim}, record: {{ path: {} }}]", folder.display());
     let mut graph = App::new()

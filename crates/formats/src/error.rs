@@ -1,60 +1,62 @@
+//! The errors of all formats. Each names its file, stream or feature, the value found, and the values allowed.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reason why a file, or a part of it, can't be read or written.
+/// The reason why a file, or a part of it, can't be read or written, in any format.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A folder or a file can't be made, read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The folder or file.
+        /// Path of the folder or file.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A folder or a file has contents that are not allowed.
     #[error("{}: {problem}", path.display())]
     File {
-        /// The folder or file.
+        /// Path of the folder or file.
         path: PathBuf,
-        /// The problem: the value found, and the values allowed.
+        /// The value found, and the values allowed.
         problem: String,
     },
-    /// A part of a file can't be read.
+    /// A part of a file can't be read, and is left out.
     #[error("{}: damaged at byte {at}: {problem}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Position of the first byte that can't be read.
+        /// Position in the file of the first byte that can't be read.
         at: u64,
-        /// The problem with it.
+        /// The problem at this position, and the data that are left out.
         problem: String,
     },
-    /// A row of a table is left out.
+    /// A row of a table can't be read, and is left out.
     #[error("{}:{line}: {problem}", path.display())]
     Row {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line in which the row begins, from 1.
+        /// Line of the file in which the row begins, from 1.
         line: u64,
-        /// The column, the value found, and the values allowed.
+        /// The column of the table, the value found, and the values allowed.
         problem: String,
     },
-    /// A feature of a dataset has a description that is not allowed, or got a value that does not fit it.
+    /// A feature of a dataset has a description that is not allowed, or was given a value of another type or size.
     #[error("feature `{feature}`: {problem}")]
     Feature {
-        /// The name of the feature.
+        /// Name of the feature in the dataset.
         feature: String,
-        /// The problem: the value found, and the values allowed.
+        /// The value found, and the values allowed.
         problem: String,
     },
     /// A message can't be written to a file of this format.
     #[error("stream `{stream}`: {problem}")]
     Message {
-        /// The name of the stream.
+        /// Name of the message's stream.
         stream: String,
-        /// The problem: the value found, and the values allowed.
+        /// The value found, and the values allowed.
         problem: String,
     },
 }

@@ -14,7 +14,7 @@ mod parts;
 
 pub use error::Error;
 
-/// Turns `name` into a valid file name: each character but letters, digits, `_`, `-` and `.` becomes `_`.
+/// Turns `name` into a valid file name of at most 200 bytes: each character but letters, digits, `_`, `-` and `.` becomes `_`.
 pub fn file_name(name: &str) -> String {
     let name = name.trim_matches('/');
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -27,7 +27,8 @@ pub fn file_name(name: &str) -> String {
     plain
 }
 
-/// Returns `wanted` or, if it is in use, `wanted` with a number behind it. `take` reserves a name; false if it is in use.
+/// Returns `wanted`. If this name is in use, returns `wanted` followed by `between` and a number from 2 on. `take` reserves a name;
+/// it returns false if the name is in use.
 #[cfg(feature = "mcap")]
 fn free_name(wanted: &str, between: &str, mut take: impl FnMut(&str) -> bool) -> String {
     let mut name = wanted.to_owned();

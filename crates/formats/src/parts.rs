@@ -3,19 +3,20 @@
 use robocache_device::Dtype;
 use robocache_stream::{Cells, Column, Message};
 
-/// The type of a column of text.
+/// Name of the type of a column of texts.
 pub(crate) const TEXT: &str = "utf8";
 
-/// A column of a payload: name, type, and elements of a row. The counts of ragged and text columns, which vary, are 0.
+/// A column of a payload: its name, the type of its elements, and their number in a row. The counts of ragged and text columns,
+/// which vary, are 0.
 pub(crate) type ColumnSpec = (String, Dtype, Cells);
 
-/// The columns of a message.
+/// Describes the columns of a message.
 pub(crate) fn parts_of(message: &Message) -> Vec<ColumnSpec> {
     let part = |column: &Column| (column.name.clone(), column.dtype, cells_of_all(column));
     message.columns().iter().map(part).collect()
 }
 
-/// Returns the cells of a column for all messages: the counts of ragged and text columns, which vary, become 0.
+/// Returns the cells of a column as they are for all messages: the counts of ragged and text columns, which vary, become 0.
 fn cells_of_all(column: &Column) -> Cells {
     match column.cells {
         Cells::Ragged(_) => Cells::Ragged(0),
@@ -24,7 +25,7 @@ fn cells_of_all(column: &Column) -> Cells {
     }
 }
 
-/// True if `parts` are the columns of `message`.
+/// True if `message` has the columns `parts`, in this order.
 pub(crate) fn are_columns_of(message: &Message, parts: &[ColumnSpec]) -> bool {
     let columns = message.columns();
     let is_same = |((name, dtype, cells), column): (&ColumnSpec, &Column)| {
@@ -33,7 +34,7 @@ pub(crate) fn are_columns_of(message: &Message, parts: &[ColumnSpec]) -> bool {
     columns.len() == parts.len() && parts.iter().zip(columns).all(is_same)
 }
 
-/// Names the type of a column's cells, such as `float32`, `float32[3]` or, of any length, `float32[]`.
+/// Formats the type of a column's cells, such as `float32`, `float32[3]` or, of any length, `float32[]`.
 pub(crate) fn cell_type(dtype: Dtype, cells: Cells) -> String {
     match cells {
         Cells::One => dtype.name().to_owned(),

@@ -5,7 +5,7 @@
 
 use std::f64::consts::TAU;
 
-/// The sine and the cosine of an angle in radians: their series at an eighth of it, doubled three times.
+/// The sine and the cosine of an angle, radians: their series at an eighth of the angle, doubled three times.
 pub fn sin_cos(angle: f64) -> (f64, f64) {
     let x = (angle - TAU * (angle / TAU).round_ties_even()) / 8.0;
     let square = x * x;
@@ -20,7 +20,7 @@ pub fn sin_cos(angle: f64) -> (f64, f64) {
     (sine, cosine)
 }
 
-/// The angle in [0, pi / 2], radians, of a sine and a cosine: the series of the arc tangent at an eighth of it.
+/// The angle in [0, pi / 2], radians, that has this sine and cosine: the series of the arc tangent at an eighth of the angle.
 pub fn arc(sine: f64, cosine: f64) -> f64 {
     let mut tangent = sine / (1.0 + cosine);
     for _ in 0..2 {
@@ -74,7 +74,7 @@ pub fn sin_cos_of_turns(turns: f64) -> (f64, f64) {
     }
 }
 
-/// The polynomial with `coefficients` (highest power first) at `x`.
+/// Evaluates the polynomial with `coefficients`, the highest power first, at `x`.
 fn horner(x: f64, coefficients: &[f64]) -> f64 {
     coefficients.iter().fold(0.0, |sum, c| sum * x + c)
 }

@@ -8,9 +8,10 @@ use crate::Real;
 /// The largest magnitude of an angle, radians, at which [`sin_cos`] is accurate.
 pub const MAX_ANGLE: f64 = 8192.0;
 
-/// The constants of [`sin_cos`] in one type.
+/// The constants of [`sin_cos`] in float32 or float64.
 pub trait Polynomials: Sized + 'static {
-    /// Number that rounds its addend to an integer, ties to even. The lowest bits of the sum are then that integer.
+    /// Large number: adding it to an angle, in quarter turns, rounds the angle to an integer, ties to even. The lowest bits of the
+    /// sum are that integer.
     const ROUNDS: Self;
     /// Number of quarter turns in a radian, 2 / pi.
     const QUARTERS: Self;
@@ -20,10 +21,12 @@ pub trait Polynomials: Sized + 'static {
     const SINE: &'static [Self];
     /// Coefficients of (cos r - 1 + r^2 / 2) / r^4 as a polynomial in r^2, the highest power first.
     const COSINE: &'static [Self];
-    /// Sine and cosine of an angle, from those of the remainder that is left after `quarters` quarter turns. They are exchanged
-    /// after an odd number of quarters. The sine changes sign in the second half turn, the cosine in the two middle quarters.
+    /// Returns sine and cosine of an angle, given `sine` and `cosine` of the remainder after a number of quarter turns. After an
+    /// odd number of quarters, sine and cosine are exchanged. The sine changes sign in the second half turn, the cosine in the two
+    /// middle quarters.
     ///
-    /// The number of quarters is in the lowest bits of `quarters`. Masks take the place of branches, since they vectorize better.
+    /// The number of quarters is in the lowest bits of `quarters`, a sum with [`ROUNDS`](Self::ROUNDS). The code uses masks instead
+    /// of branches, since masks vectorize better.
     fn behind_quarters(quarters: Self, sine: Self, cosine: Self) -> (Self, Self);
 }
 
@@ -97,7 +100,7 @@ pub fn sin_cos<R: Real>(angle: R) -> (R, R) {
     R::behind_quarters(shifted, sine, cosine)
 }
 
-/// The polynomial with `coefficients`, the highest power first, at `x`.
+/// Evaluates the polynomial with `coefficients`, the highest power first, at `x`.
 #[inline(always)]
 fn horner<R: Real>(x: R, coefficients: &[R]) -> R {
     let (first, others) = coefficients.split_at(1);
@@ -108,7 +111,7 @@ fn horner<R: Real>(x: R, coefficients: &[R]) -> R {
 mod tests {
     use super::*;
 
-    /// Angles up to the largest: multiples of a quarter turn, a grid, and very small ones.
+    /// Angles from `-MAX_ANGLE` to `MAX_ANGLE`: multiples of a quarter turn, evenly spaced angles, and very small ones.
     fn angles() -> impl Iterator<Item = f64> {
         let quarters = (-5215..=5215).map(|i| f64::from(i) * std::f64::consts::FRAC_PI_2);
         let others = (-100_000..=100_000).map(|i| f64::from(i) * 0.081_919_99);

@@ -1,10 +1,10 @@
-//! Rotations as unit quaternions, matrices and rotation vectors.
+//! Rotations as unit quaternions (x y z w), matrices and rotation vectors, converted with the same bits on every machine.
 
 use crate::Real;
 use crate::angle::{arc, sin_cos};
 use crate::vector::{cross, norm, unit};
 
-/// A quaternion, x y z w.
+/// A quaternion in the order x y z w.
 pub type Quaternion<R> = [R; 4];
 
 /// The unit quaternion of the rotation matrix with these first two rows, after Shepperd, Quaternion from rotation matrix,

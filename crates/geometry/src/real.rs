@@ -1,4 +1,4 @@
-//! The float types that values are computed in.
+//! The float types that values are computed in, float32 and float64. Every function here gives the same bits on every machine.
 
 use crate::polynomial::Polynomials;
 use std::fmt::{Debug, Display};
@@ -20,25 +20,25 @@ pub trait Real:
     + Div<Output = Self>
     + Neg<Output = Self>
 {
-    /// The nearest value of this type.
+    /// Rounds a float64 to the nearest value of this type.
     fn from_f64(value: f64) -> Self;
-    /// The value, exactly.
+    /// Converts the value to float64, exactly.
     fn to_f64(self) -> f64;
-    /// The square root, rounded to nearest.
+    /// The square root, correctly rounded (to nearest, ties to even).
     fn sqrt(self) -> Self;
-    /// The nearest integer, ties to even.
+    /// Rounds to the nearest integer, ties to even.
     fn rint(self) -> Self;
-    /// The next smaller value.
+    /// The next smaller value of this type: the largest that is less than `self`.
     fn next_down(self) -> Self;
-    /// The next larger value.
+    /// The next larger value of this type: the smallest that is greater than `self`.
     fn next_up(self) -> Self;
-    /// The magnitude.
+    /// The value without its sign.
     fn abs(self) -> Self;
-    /// True if it is neither NaN nor infinite.
+    /// True if the value is neither NaN nor infinite.
     fn is_finite(self) -> bool;
 }
 
-/// Implements the trait for a type with `$mantissa` bits of mantissa.
+/// Implements `Real` for a type with `$mantissa` bits of mantissa.
 macro_rules! real {
     ($T:ty, $mantissa:literal) => {
         impl Real for $T {

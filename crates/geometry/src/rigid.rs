@@ -1,8 +1,11 @@
+//! Rigid transforms, and the exponential map of SE(3). Every sum has a fixed order, so that all machines and devices compute the
+//! same bits.
+
 use crate::Real;
 use crate::quaternion::{Quaternion, from_rotvec, from_rows, to_matrix, to_rotvec};
 use crate::vector::{cross, dot, norm};
 
-/// A rotation and then a translation.
+/// Rigid transform of points: a rotation and then a translation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RigidTransform<R> {
     /// The rotation matrix, by rows.
@@ -12,7 +15,7 @@ pub struct RigidTransform<R> {
 }
 
 impl<R: Real> RigidTransform<R> {
-    /// Normalizes the quaternion, x y z w, by dividing it by its norm, and makes its matrix.
+    /// Makes the transform of a quaternion, x y z w, and a translation, metres. The quaternion is divided by its norm.
     pub fn new(rotation: Quaternion<R>, translation: [R; 3]) -> Self {
         let norm = norm(rotation);
         Self {
@@ -21,7 +24,7 @@ impl<R: Real> RigidTransform<R> {
         }
     }
 
-    /// The transform that changes nothing.
+    /// The transform that leaves every point where it is.
     pub fn identity() -> Self {
         let (zero, one) = (R::from_f64(0.0), R::from_f64(1.0));
         Self {
@@ -30,7 +33,7 @@ impl<R: Real> RigidTransform<R> {
         }
     }
 
-    /// The transform with each number rounded to another type.
+    /// The transform with each number rounded to the type `T`.
     pub fn rounded<T: Real>(&self) -> RigidTransform<T> {
         let round = |value: R| T::from_f64(value.to_f64());
         RigidTransform {
@@ -48,7 +51,7 @@ impl<R: Real> RigidTransform<R> {
         })
     }
 
-    /// The product with the transform on the right: `first`, and then this one.
+    /// The transform that applies `first` and then `self`: the product `self * first`.
     ///
     /// Each entry of the rotation is `(r0 * x + r1 * y) + r2 * z`, and the translation is the [image](Self::apply) of the
     /// translation of `first`.
@@ -87,8 +90,8 @@ impl RigidTransform<f64> {
     /// The transform after moving for a unit of time with a constant twist. The twist is the linear velocity, metres, and then the
     /// rotation vector, radians, both in the axes of the moving body.
     ///
-    /// The exponential map of SE(3): the translation is `V v` with `V = I + b W + c W^2`, where `W` crosses the rotation vector,
-    /// `b = (1 - cos a) / a^2` and `c = (a - sin a) / a^3` of the angle `a`.
+    /// The exponential map of SE(3): the translation is `V v` with `V = I + b W + c W^2`, where `W x` is the cross product of the
+    /// rotation vector and `x`, `b = (1 - cos a) / a^2` and `c = (a - sin a) / a^3` of the angle `a`.
     pub fn exp([vx, vy, vz, wx, wy, wz]: [f64; 6]) -> Self {
         let (linear, angular) = ([vx, vy, vz], [wx, wy, wz]);
         let q = from_rotvec(angular);
@@ -121,7 +124,7 @@ impl RigidTransform<f64> {
         let d = if angle > SMALL_ANGLE {
             let q = self.quaternion();
             let tangent_of_half = norm([q[0], q[1], q[2]]) / q[3];
-            // At half a turn the tangent is infinite, and the fraction 0.
+            // At half a turn the tangent is infinite, so that the second fraction is 0.
             1.0 / square - 0.5 / (angle * tangent_of_half)
         } else {
             1.0 / 12.0 + square / 720.0
@@ -133,11 +136,11 @@ impl RigidTransform<f64> {
     }
 }
 
-/// Greatest angle, radians, at which the fractions of [`RigidTransform::exp`] and `log` are computed as series. Their formulas have
-/// differences of nearly equal numbers, which would lose half of the digits.
+/// Largest angle, radians, for which [`RigidTransform::exp`] and `log` compute the coefficients `b`, `c` and `d` by series. The
+/// exact formulas subtract nearly equal numbers, and would lose half of the digits.
 const SMALL_ANGLE: f64 = 1e-2;
 
-/// The first terms of `(1 - cos a) / a^2` and `(a - sin a) / a^3`.
+/// The first terms of the series of `(1 - cos a) / a^2` and `(a - sin a) / a^3`, given the square of `a`.
 fn series(square: f64) -> (f64, f64) {
     (
         0.5 - square * (1.0 / 24.0 - square / 720.0),

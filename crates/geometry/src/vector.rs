@@ -1,4 +1,4 @@
-//! Vectors of any length.
+//! Products and norms of vectors. Every sum runs from the first component on, so that all machines compute the same bits.
 
 use crate::Real;
 
@@ -31,7 +31,7 @@ pub fn cross<R: Real>(a: [R; 3], b: [R; 3]) -> [R; 3] {
     ]
 }
 
-/// The component of `second` at a right angle to `first`, which is a unit vector.
+/// The part of `second` that is perpendicular to the unit vector `first`. Its norm is not 1 in general.
 #[inline(always)]
 pub fn rejection<R: Real>(first: [R; 3], second: [R; 3]) -> [R; 3] {
     let along = dot(first, second);

@@ -11,11 +11,13 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-/// Rows of joints whose poses are computed, and passes over them: enough that the fastest pass is not disturbed.
+/// Number of rows of joints whose poses are computed.
 const ROWS: usize = 4096;
+/// Number of timed passes over the rows, of which the fastest counts: so many that other work does not disturb this one.
 const PASSES: usize = 60;
-/// Targets of inverse kinematics, and times that each is solved: the fastest time counts.
+/// Number of targets of inverse kinematics.
 const TARGETS: usize = 5000;
+/// Number of times that each target is solved: the fastest time counts.
 const REPEATS: usize = 3;
 
 fn main() {
@@ -46,7 +48,7 @@ fn main() {
     }
 }
 
-/// Random numbers from 0 to 1 by SplitMix64.
+/// Generator of random numbers from 0 to 1, SplitMix64, by its state.
 struct Random(u64);
 
 impl Random {
@@ -58,7 +60,7 @@ impl Random {
     }
 }
 
-/// Makes a row of joints, each at the part of its range that `part` returns.
+/// Makes a row of joint values, each at the fraction of its joint's range that `part` returns.
 fn row(chain: &Chain, mut part: impl FnMut() -> f64) -> Vec<f64> {
     let joints = chain.joints().iter();
     let value = joints.map(|joint| {
@@ -75,7 +77,7 @@ fn rounded<R: Real>(values: &[f64]) -> Vec<R> {
     values.iter().map(|&value| R::from_f64(value)).collect()
 }
 
-/// Computes the poses of joints drawn uniformly within their limits.
+/// Computes the targets: the poses of joints drawn uniformly within their limits.
 fn targets(chain: &Chain) -> Vec<Pose<f64>> {
     let (model, mut random) = (Model::<f64>::new(chain), Random(1));
     let target = |_| model.pose(&row(chain, || random.next())).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Poses, Jacobians and velocities of many rows.
+//! Poses, Jacobians and velocities of many rows. Each row has the bits that it has alone, whatever the batch and the number of
+//! threads.
 
 use crate::jacobian::{Frame, Twist};
 use crate::lanes::LANES;
@@ -6,7 +7,7 @@ use crate::model::{Model, Pose, pose_of};
 use rayon::prelude::*;
 use robocache_geometry::{Real, RigidTransform};
 
-/// Rows that a thread takes at a time. Batches of at most this many run on the calling thread.
+/// Number of rows that a thread takes at a time. A batch of at most this many runs on the calling thread.
 const ROWS_AT_A_TIME: usize = 1024;
 
 impl<R: Real> Model<R> {
@@ -20,12 +21,13 @@ impl<R: Real> Model<R> {
         self.share(q, poses, 1, |q, poses| self.dispatch(q, poses))
     }
 
-    /// Computes the pose of each of these links, by their indices in [`Chain::links`](crate::Chain::links), for each row, on all
-    /// threads. Poses of invalid rows are NaN. Returns the number of invalid rows.
+    /// Computes the poses of some links for each row, on all threads: `links` are indices in [`Chain::links`](crate::Chain::links).
+    /// The poses of the first row come first, then those of the second, and so on. Poses of invalid rows are NaN. Returns the
+    /// number of invalid rows.
     ///
     /// # Panics
-    /// If an index is not that of a link, or `q` does not have a value for each joint of each row. If `poses` does not have a place
-    /// for each link of each row.
+    /// If an index is not that of a link, or `q` does not have a value for each joint of each row. If `poses` does not have an
+    /// element for each link of each row.
     pub fn link_poses(&self, q: &[R], links: &[usize], poses: &mut [Pose<R>]) -> usize {
         assert_eq!(
             q.len() * links.len(),
@@ -125,8 +127,9 @@ impl<R: Real> Model<R> {
         rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
     }
 
-    /// Runs `work` on chunks of rows and their results, `of_row` for each row, on all threads. A few rows run on the calling
-    /// thread, which is done before another wakes up. Returns the number of invalid rows, the sum of what `work` returns.
+    /// Runs `work` on all threads, on chunks of rows and of their results, `of_row` results for each row. A few rows run on the
+    /// calling thread, which is done before another thread wakes up. `work` returns its number of invalid rows; the sum is
+    /// returned.
     fn share<T: Send>(
         &self,
         q: &[R],
@@ -142,8 +145,8 @@ impl<R: Real> Model<R> {
         chunks.map(|(q, results)| work(q, results)).sum()
     }
 
-    /// Runs the code compiled for AVX2 where the CPU has it. The result is the same: each lane computes what a scalar
-    /// would.
+    /// Computes the poses of rows, with code compiled for AVX2 if the CPU has it. The bits are the same: each lane computes what a
+    /// scalar would. Returns the number of invalid rows.
     fn dispatch(&self, q: &[R], poses: &mut [Pose<R>]) -> usize {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {

@@ -1,4 +1,5 @@
-//! Chains from the links and joints of a URDF.
+//! Chains from the links and joints of a URDF. A value that can't be used is an error with file, line and joint. A doubtful value
+//! is used, and becomes a warning.
 
 use crate::chain::{Chain, ChainConfig, Joint, JointKind, Link, MAX_JOINTS, Mimic, Segment};
 use crate::error::ChainError;
@@ -9,7 +10,7 @@ use robocache_geometry::polynomial::MAX_ANGLE;
 use robocache_yaml::{did_you_mean, listed};
 use std::collections::HashMap;
 
-/// A moving joint of the chain, and its leader: the joint that gives its value, itself or the one that it mimics.
+/// A moving joint of the chain, and its leader: the joint that gives its value. A joint that mimics none is its own leader.
 struct Moving<'a> {
     joint: UrdfJoint<'a>,
     kind: JointKind,
@@ -59,7 +60,7 @@ pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chai
     Ok(chain)
 }
 
-/// Lists the joints of a path that are not fixed.
+/// Lists the joints of a path that are not fixed, with the motion of each.
 fn moving<'a>(path: &[UrdfJoint<'a>]) -> Result<Vec<(UrdfJoint<'a>, JointKind)>, ChainError> {
     let mut moving = Vec::new();
     for joint in path {
@@ -70,7 +71,7 @@ fn moving<'a>(path: &[UrdfJoint<'a>]) -> Result<Vec<(UrdfJoint<'a>, JointKind)>,
     Ok(moving)
 }
 
-/// Adds the segments and links of a path. Returns the product of the transforms behind the last segment.
+/// Adds the segments and links of a path to a chain. Returns the product of the constant transforms behind the last segment.
 fn add_frames(
     chain: &mut Chain,
     base: &str,
@@ -107,7 +108,7 @@ fn add_frames(
     Ok(open)
 }
 
-/// Warns of an origin that may be in other units.
+/// Warns if the origin of a joint may be in millimetres or degrees.
 fn warn_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<String>) {
     let is_beyond = |values: [f64; 3], most| values.iter().any(|value| value.abs() > most);
     if is_beyond(origin.translation, FAR) {
@@ -124,7 +125,7 @@ fn warn_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<Str
     }
 }
 
-/// The largest difference of an axis' length from 1 without a warning.
+/// Largest difference of an axis' length from 1 that gives no warning.
 const AXIS_TOLERANCE: f64 = 1e-3;
 
 fn add_link(chain: &mut Chain, name: &str, open: &PendingTransform) {
@@ -135,7 +136,7 @@ fn add_link(chain: &mut Chain, name: &str, open: &PendingTransform) {
     });
 }
 
-/// Returns the frame of the tip, or of the tool if there is one.
+/// Returns the frame of the tip, or of the tool if there is one, in the moved frame of the last segment.
 fn tip(mut open: PendingTransform, config: &ChainConfig) -> Result<RigidTransform<f64>, String> {
     if let Some(tool) = &config.tool {
         let mut numbers = tool.rotation.as_flattened().iter().chain(&tool.translation);
@@ -168,7 +169,7 @@ fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), S
 struct PendingTransform(Option<RigidTransform<f64>>);
 
 impl PendingTransform {
-    /// Multiplies by a transform from the right. The first one is taken as it is.
+    /// Multiplies the product by a transform from the right. The first transform is taken as it is.
     fn append(&mut self, next: &RigidTransform<f64>) {
         self.0 = Some(match &self.0 {
             Some(product) => product.compose(next),
@@ -232,10 +233,10 @@ fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<
     })
 }
 
-/// The most that a mimic may go past its limits without a warning, radians or metres: numbers in files are rounded.
+/// Largest distance of a mimic past its limits that gives no warning, radians or metres: numbers in files are rounded.
 const ROUNDING: f64 = 1e-6;
 
-/// Warns of a mimic that goes past its own limits within those of its leader: limits of mimics are not kept.
+/// Warns if a joint that mimics goes past its own limits while its leader is within its own. Limits of mimics are not enforced.
 fn warn_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>) -> Result<(), ChainError> {
     let leader = joints.iter().find(|joint| joint.name == moving.leader.name);
     let (Some(mimic), Some(leader), false) = (moving.mimic, leader, moving.kind == JointKind::Continuous) else {
@@ -260,8 +261,8 @@ fn warn_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>)
     Ok(())
 }
 
-/// Returns the joints whose values are given, in the order of `joints`, or from the base on. Without `joints`, a leader outside the
-/// chain is refused.
+/// Returns the joints whose values the caller gives, in the order of the configuration's `joints`, or from the base on without
+/// `joints`. A leader outside the chain is refused unless `joints` names it.
 fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoint<'a>>, String> {
     let mut found: Vec<UrdfJoint<'a>> = Vec::new();
     let own = moving.iter().filter(|moving| moving.mimic.is_none());
@@ -306,16 +307,17 @@ fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoin
     }
 }
 
-/// Two turns, radians: limits of a revolute joint and angles of an origin beyond it may be degrees.
+/// Two turns, radians. Limits of a revolute joint, and angles of an origin, that are larger may be in degrees.
 const TWO_TURNS: f64 = 12.6;
 
-/// The largest coordinate of an origin without a warning, metres: a larger one may be in millimetres.
+/// Largest coordinate of an origin that gives no warning, metres: a larger one may be in millimetres.
 const FAR: f64 = 100.0;
 
-/// The largest multiplier of a mimic: results stay far from the ends of float32.
+/// Largest multiplier of a mimic: it keeps results far from the ends of float32.
 const MAX_MULTIPLIER: f64 = 1e6;
 
-/// Makes a joint whose value is given, and checks its limits.
+/// Makes the joint of the chain for a joint of the URDF whose value the caller gives. Checks its limits, and adds warnings about
+/// doubtful ones.
 fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>) -> Result<Joint, ChainError> {
     let mut tell = |text: String| warnings.push(joint.warning(&text));
     let configured = config.limits.get(joint.name).copied();
@@ -390,8 +392,8 @@ fn short(number: f64) -> String {
     }
 }
 
-/// A rotation that turns the z axis to a unit vector, after Duff et al., Building an orthonormal basis, revisited, Journal of
-/// Computer Graphics Techniques 6(1), 2017. It is exact for axes along a coordinate.
+/// Returns a rotation that turns the z axis to a unit vector, after Duff et al., Building an orthonormal basis, revisited, Journal
+/// of Computer Graphics Techniques 6(1), 2017. The rotation is exact for axes along a coordinate.
 fn turned_to_z([x, y, z]: [f64; 3]) -> RigidTransform<f64> {
     let sign = if z < 0.0 { -1.0 } else { 1.0 };
     let scale = -1.0 / (sign + z);

@@ -1,4 +1,5 @@
-//! Kinematic chain from one link of a robot to another: constant transforms and moving joints.
+//! Kinematic chain from one link of a robot to another: constant transforms and moving joints. A chain that was built has 1 to
+//! [`MAX_JOINTS`] moving joints, and each joint has a lower limit below its upper one.
 
 use crate::build::build;
 use crate::error::ChainError;
@@ -10,53 +11,54 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The most moving joints of a chain.
+/// Largest number of moving joints that a chain may have.
 pub const MAX_JOINTS: usize = 16;
 
-/// Norms of a quaternion that counts as a unit quaternion: other numbers, such as joints, seldom have such a norm.
+/// Range of norms with which four numbers count as a unit quaternion: other numbers, such as joints, seldom have such a norm.
 pub const UNIT_NORMS: RangeInclusive<f64> = 0.99..=1.01;
 
-/// Configuration of a chain of a robot.
+/// Configuration of a chain: its part of a URDF, and values in place of those in the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChainConfig {
-    /// The link in whose frame poses are given.
+    /// Name of the first link of the chain. Poses are given in its frame.
     pub base: String,
-    /// The link whose pose is computed. It lies below `base`.
+    /// Name of the last link of the chain, whose pose is computed. It lies below `base`.
     pub tip: String,
-    /// Names of the joints in the order of a row of values; `None` for the order from the base on. A joint outside the chain that
-    /// mimics follow has to be named here.
+    /// Names of the joints, in the order of a row of joint values; `None` for the order from the base to the tip. A joint outside
+    /// the chain has to be named here if joints of the chain mimic it.
     pub joints: Option<Vec<String>>,
-    /// Limits of joints, radians or metres, in place of those of the file.
+    /// Lower and upper limits by the names of joints, radians or metres, in place of those in the file.
     pub limits: BTreeMap<String, [f64; 2]>,
-    /// Pose of the tool in the frame of the tip.
+    /// Pose of the tool in the frame of the tip, metres; `None` if poses are those of the tip itself.
     pub tool: Option<RigidTransform<f64>>,
 }
 
-/// The motion that a joint allows.
+/// Motion that a joint allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JointKind {
-    /// Turns between two limits.
+    /// Turns about its axis, between two limits.
     Revolute,
-    /// Turns without limits.
+    /// Turns about its axis, without limits.
     Continuous,
-    /// Slides between two limits.
+    /// Slides along its axis, between two limits.
     Prismatic,
 }
 
-/// A joint whose value is given.
+/// A joint whose value the caller gives, as an element of a row of joint values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joint {
-    /// Name in the URDF.
+    /// Name of the joint in the URDF.
     pub name: String,
-    /// Motion that the joint allows.
+    /// Motion of the joint: a turn, with or without limits, or a slide.
     pub kind: JointKind,
-    /// The lower and the upper limit, radians or metres. Limits of a continuous joint are the largest values for which poses are
-    /// computed, -8,192 and 8,192.
+    /// Lower and upper limit of the joint, radians or metres. For a continuous joint they are the largest values for which poses
+    /// are computed, -8,192 and 8,192.
     pub limits: [f64; 2],
 }
 
 impl Joint {
-    /// The range that start values are spread over: the limits, or a full turn of a continuous joint.
+    /// Returns the ends of the range in which the starts of a search are spread, radians or metres: the limits, or -pi and pi for a
+    /// continuous joint.
     pub(crate) fn range(&self) -> [f64; 2] {
         match self.kind {
             JointKind::Continuous => [-std::f64::consts::PI, std::f64::consts::PI],
@@ -68,26 +70,27 @@ impl Joint {
 /// A moving joint of the chain, with the constant transform before it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Segment {
-    /// The frame whose z axis is the joint's axis, in the moved frame of the segment before.
+    /// Frame whose z axis is the joint's axis, in the moved frame of the previous segment. The first segment's is in the frame of
+    /// the base.
     pub frame: RigidTransform<f64>,
     pub kind: JointKind,
-    /// The index of the joint that gives the segment's value.
+    /// Index of the joint that gives the segment's value, in [`Chain::joints`].
     pub joint: usize,
     pub mimic: Option<Mimic>,
 }
 
-/// Rule of a joint that follows another: its value is the other's times `multiplier`, plus `offset`.
+/// Rule of a joint that mimics another joint: `multiplier` times the other joint's value, plus `offset`, radians or metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mimic {
     pub multiplier: f64,
     pub offset: f64,
 }
 
-/// A link of the chain, with its frame in the moved frame of the segment above it.
+/// A link of the chain, with its frame in the moved frame of the last segment above the link.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Link {
     pub name: String,
-    /// Number of segments above the link.
+    /// Number of segments between the base and the link.
     pub segments: usize,
     pub frame: RigidTransform<f64>,
 }
@@ -96,14 +99,14 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     pub(crate) segments: Vec<Segment>,
-    /// The frame of the tip, or of its tool, in the moved frame of the last segment.
+    /// Frame of the tip, or of its tool, in the moved frame of the last segment.
     pub(crate) tip: RigidTransform<f64>,
     pub(crate) links: Vec<Link>,
     pub(crate) joints: Vec<Joint>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Opens a file, or what a link leads to. A pipe or a device is refused: opening one may wait without end.
+/// Opens a regular file, also through a symbolic link. A pipe or a device is refused, as opening it may block for ever.
 fn open(path: &Path) -> io::Result<File> {
     let kind = std::fs::metadata(path)?;
     if kind.is_file() {
@@ -120,7 +123,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Chain {
-    /// Reads the chain from the link `base` to the link `tip` from the text of a URDF; `file` names it in errors.
+    /// Reads the chain from the link `base` to the link `tip` from the text of a URDF. Errors call the text `file`.
     ///
     /// # Errors
     /// Names the file, the line and the joint, the value found and the values allowed.
@@ -133,7 +136,7 @@ impl Chain {
         Self::new(text, file, &config)
     }
 
-    /// Reads a chain from a URDF file.
+    /// Reads the chain that a configuration chooses from a URDF file.
     ///
     /// # Errors
     /// If [`read_text`](Self::read_text) or [`from_urdf`](Self::from_urdf) would fail.
@@ -168,7 +171,7 @@ impl Chain {
         })
     }
 
-    /// Reads a chain from the text of a URDF; `file` names it in errors.
+    /// Reads the chain that a configuration chooses from the text of a URDF. Errors call the text `file`.
     ///
     /// # Errors
     /// If [`from_urdf`](Self::from_urdf) would fail.
@@ -176,12 +179,13 @@ impl Chain {
         build(text, file, config)
     }
 
-    /// The joints whose values make a row, in their order.
+    /// The joints whose values the caller gives, in the order of a row of joint values. Joints that are fixed, or that mimic
+    /// others, are absent.
     pub fn joints(&self) -> &[Joint] {
         &self.joints
     }
 
-    /// Returns the chain with limits that are wider by `by` at either end, radians or metres.
+    /// Returns a copy of the chain whose limits are wider by `by` at either end, radians or metres, but not beyond 8,192.
     pub(crate) fn with_wider_limits(&self, by: f64) -> Self {
         let (mut chain, most) = (self.clone(), robocache_geometry::polynomial::MAX_ANGLE);
         for joint in &mut chain.joints {
@@ -191,12 +195,12 @@ impl Chain {
         chain
     }
 
-    /// The links from the base to the tip.
+    /// Names of the links, from the base to the tip.
     pub fn links(&self) -> impl ExactSizeIterator<Item = &str> {
         self.links.iter().map(|link| link.name.as_str())
     }
 
-    /// Warnings of the file's peculiarities, with file, line and joint.
+    /// Warnings about doubtful values in the URDF, one line each, with file, line and joint; empty if there are none.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

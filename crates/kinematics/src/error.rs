@@ -4,42 +4,42 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// A file can't be read.
+    /// A URDF file can't be read.
     #[error("{file}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file, or the name that the caller gave to its text.
         file: String,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file as a whole can't be used, or lacks a link or a joint that was asked for.
     #[error("{file}: {problem}")]
     File {
-        /// The file.
+        /// Path of the file, or the name that the caller gave to its text.
         file: String,
-        /// The problem: the value found, and the values allowed.
+        /// The value found, and the values allowed.
         problem: String,
     },
     /// An element of the file can't be used.
     #[error("{file}:{line}: {problem}")]
     Element {
-        /// The file.
+        /// Path of the file, or the name that the caller gave to its text.
         file: String,
-        /// The line of the element, from 1.
+        /// Line of the element in the file, from 1.
         line: u32,
-        /// The problem: the value found, and the values allowed.
+        /// The value found, and the values allowed.
         problem: String,
     },
     /// A joint of the file can't be used.
     #[error("{file}:{line}: joint `{joint}`: {problem}")]
     Joint {
-        /// The file.
+        /// Path of the file, or the name that the caller gave to its text.
         file: String,
-        /// The line of the joint's element, from 1.
+        /// Line of the joint's element in the file, from 1.
         line: u32,
-        /// The name of the joint.
+        /// Name of the joint in the file.
         joint: String,
-        /// The problem: the value found, and the values allowed.
+        /// The value found, and the values allowed.
         problem: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Jacobians: the velocity of the tip for a unit of velocity of each joint.
+//! Jacobians: the velocity of the tip for a unit of velocity of each joint. Every sum runs over the joints in their order, from the
+//! first on.
 
 use crate::chain::MAX_JOINTS;
 use crate::ldl::Ldl;
@@ -7,35 +8,36 @@ use robocache_geometry::vector::cross;
 use robocache_geometry::{Real, RigidTransform};
 use serde::Deserialize;
 
-/// The point and the axes that a velocity is given in.
+/// Point and axes in which a velocity is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Frame {
     /// The velocity of the tip, in the axes of the base. Pinocchio calls it LOCAL_WORLD_ALIGNED.
     #[default]
     Base,
-    /// The velocity of the tip, in its own axes. Pinocchio calls it LOCAL.
+    /// The velocity of the tip, in the axes of the tip. Pinocchio calls it LOCAL.
     Tool,
     /// The velocity of the point of the moving body that is at the base's origin, in the axes of the base. Pinocchio calls it
     /// WORLD.
     Spatial,
 }
 
-/// The velocity of a body: the linear one, metres per second, and then the angular one, radians per second.
+/// Velocity of a body: the linear velocity, metres per second, and then the angular one, radians per second.
 pub type Twist<R> = [R; 6];
 
-/// A column of a Jacobian: the linear velocity, and then the angular one.
+/// Column of a Jacobian: the linear velocity of the tip for a unit of velocity of one joint, and then the angular one.
 pub(crate) type Column<R> = [R; 6];
-/// A column for each joint or segment, and zeros behind them.
+/// Columns of all joints or segments, with zeros behind them.
 pub(crate) type Columns<R> = [Column<R>; MAX_JOINTS];
 
 impl<R: Real> Model<R> {
-    /// Writes the Jacobian, 6 rows with a number for each joint, the linear ones first. Returns the pose of the tip.
+    /// Writes the Jacobian of the tip, row-major: 6 rows with a number for each joint, the linear rows first. Returns the pose of
+    /// the tip.
     ///
-    /// Returns `None`, and writes nothing, for an invalid row.
+    /// Returns `None`, and writes nothing, for an invalid row of joints.
     ///
     /// # Panics
-    /// If `q` does not have a value for each joint, or `jacobian` not 6 numbers for each.
+    /// If `q` does not have a value for each joint, or `jacobian` 6 numbers for each joint.
     pub fn jacobian(&self, q: &[R], frame: Frame, jacobian: &mut [R]) -> Option<Pose<R>> {
         assert_eq!(jacobian.len(), 6 * self.joints, "6 numbers for each joint");
         let turns = self.turns(q);
@@ -52,10 +54,10 @@ impl<R: Real> Model<R> {
         Some(pose_of(&tip))
     }
 
-    /// The velocity of the tip at joints `q` that move with `dq`, radians or metres per second. Each component is the Jacobian's
-    /// row times `dq`, summed from the first joint on.
+    /// Computes the velocity of the tip at joints `q` that move with `dq`, radians or metres per second. Each component is the
+    /// Jacobian's row times `dq`, summed from the first joint on.
     ///
-    /// Returns `None` for an invalid row, or a velocity that is not finite.
+    /// Returns `None` for an invalid row of joints, or if a velocity is not finite.
     ///
     /// # Panics
     /// If `q` or `dq` does not have a value for each joint.
@@ -76,10 +78,10 @@ impl<R: Real> Model<R> {
         twist.iter().all(|x| x.is_finite()).then_some(twist)
     }
 
-    /// The manipulability sqrt(det J J^T), after Yoshikawa, Manipulability of robotic mechanisms, International Journal of Robotics
-    /// Research 4(2), 1985; sqrt(det J^T J) for fewer than 6 joints. It is 0 if a singularity is within rounding.
+    /// Computes the manipulability sqrt(det J J^T), after Yoshikawa, Manipulability of robotic mechanisms, International Journal of
+    /// Robotics Research 4(2), 1985; sqrt(det J^T J) for fewer than 6 joints. The result is 0 at a singularity, to within rounding.
     ///
-    /// Returns `None` for an invalid row.
+    /// Returns `None` for an invalid row of joints.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -92,7 +94,7 @@ impl<R: Real> Model<R> {
         let mut columns = Columns::default();
         self.columns(&turns, Frame::Base, &mut columns);
         let pivots = if self.joints < 6 {
-            // J^T J, with a 1 on the diagonal for each of the 6 joints that is missing.
+            // The matrix J^T J, with a 1 on the diagonal for each joint that is missing to 6.
             let mut products = [[zero; 6]; 6];
             for (i, row) in products.iter_mut().enumerate() {
                 for (value, column) in row.iter_mut().zip(&columns[..=i]) {
@@ -111,10 +113,10 @@ impl<R: Real> Model<R> {
         Some(if is_regular { product.sqrt() } else { zero })
     }
 
-    /// Writes a column for each joint. Returns the frame of the tip.
+    /// Writes the Jacobian's column for each joint. Returns the frame of the tip.
     #[inline(always)]
     pub(crate) fn columns(&self, turns: &Turns<R>, frame: Frame, columns: &mut Columns<R>) -> RigidTransform<R> {
-        // At first the axis and the origin of each segment, in the place of its column.
+        // First, the column of each segment holds the segment's axis and origin.
         let tip = self.tip(turns, |i, axis, _| {
             let ([x, y, z], [a, b, c]) = (axis.rotation.map(|row| row[2]), axis.translation);
             columns[i] = [x, y, z, a, b, c];
@@ -129,7 +131,7 @@ impl<R: Real> Model<R> {
         tip
     }
 
-    /// Sums the columns of segments to columns of joints. The column of a mimic is multiplied first.
+    /// Sums the columns of segments to columns of joints. The column of a mimic is multiplied by its multiplier first.
     fn by_joint(&self, of_segments: &Columns<R>) -> Columns<R> {
         let mut columns = Columns::default();
         for (segment, column) in self.segments.iter().zip(of_segments) {
@@ -147,7 +149,7 @@ impl<R: Real> Model<R> {
     }
 }
 
-/// The velocity of the tip for a unit of velocity about or along the axis `z` at `origin`.
+/// Computes the velocity of the tip for a unit of velocity about, or along, the axis `z` at `origin`.
 #[inline(always)]
 fn velocity<R: Real>(slides: bool, z: [R; 3], origin: [R; 3], frame: Frame, tip: &RigidTransform<R>) -> Column<R> {
     let zero = [R::from_f64(0.0); 3];
@@ -173,7 +175,7 @@ pub(crate) fn to_tool<R: Real>(tip: &RigidTransform<R>, [x, y, z]: [R; 3]) -> [R
     std::array::from_fn(|i| (a[i] * x + b[i] * y) + c[i] * z)
 }
 
-/// The lower triangle of J J^T: each entry is summed over the joints in their order.
+/// Computes the lower triangle of J J^T from the columns of J. Each entry is summed over the columns in their order.
 #[inline(always)]
 pub(crate) fn products<R: Real, const M: usize>(columns: &[[R; M]]) -> [[R; M]; M] {
     let mut products = [[R::default(); M]; M];

@@ -8,13 +8,13 @@ use robocache_geometry::polynomial::{MAX_ANGLE, sin_cos};
 use robocache_geometry::{Real, RigidTransform};
 use std::array::from_fn;
 
-/// Number of rows that are computed at once: a vector of AVX2 in float32, two in float64.
+/// Number of rows that are computed at once: one vector of AVX2 in float32, two vectors in float64.
 pub(crate) const LANES: usize = 8;
 
-/// A number for each row.
+/// A number for each of the rows that are computed at once.
 type Lanes<R> = [R; LANES];
 
-/// A frame for each row, aligned so that no vector lies across two cache lines.
+/// A frame for each of the rows that are computed at once, aligned so that no vector lies across two cache lines.
 #[repr(C, align(64))]
 struct Frames<R> {
     rotation: [[Lanes<R>; 3]; 3],
@@ -22,7 +22,7 @@ struct Frames<R> {
 }
 
 impl<R: Real> Model<R> {
-    /// Computes the poses of as many rows as there are lanes. Returns the number of invalid rows.
+    /// Computes the poses of [`LANES`] rows. Poses of invalid rows are NaN. Returns the number of invalid rows.
     #[inline(always)]
     pub(crate) fn poses_of_lanes(&self, q: &[R], poses: &mut [Pose<R>]) -> usize {
         let (zero, one, most) = (R::from_f64(0.0), R::from_f64(1.0), R::from_f64(MAX_ANGLE));
@@ -65,7 +65,7 @@ impl<R: Real> Model<R> {
 }
 
 impl<R: Real> Frames<R> {
-    /// The same frame for all rows.
+    /// Makes frames that are the same for all rows.
     #[inline(always)]
     fn all(frame: &RigidTransform<R>) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl<R: Real> Frames<R> {
         }
     }
 
-    /// Moves the frames of a segment's axis by the values, and goes on to the next axis.
+    /// Moves the frames of a segment's axis by `values`, and goes on to the axis of the next segment.
     #[inline(always)]
     fn pass(&mut self, segment: &Segment<R>, values: &Lanes<R>) {
         if segment.slides {

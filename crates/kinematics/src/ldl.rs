@@ -1,15 +1,15 @@
 use robocache_geometry::Real;
 
-/// A symmetric matrix as the product L D L^T of a unit lower triangle and a diagonal.
+/// Symmetric matrix, decomposed into the product L D L^T of a unit lower triangular matrix and a diagonal one.
 pub(crate) struct Ldl<R, const M: usize> {
     lower: [[R; M]; M],
-    /// The diagonal D.
+    /// Diagonal of the decomposition: the entries of D.
     pub pivots: [R; M],
     inverses: [R; M],
 }
 
 impl<R: Real, const M: usize> Ldl<R, M> {
-    /// Decomposes the matrix with the lower triangle `a`, column by column. A pivot below `least` is set to it.
+    /// Decomposes the symmetric matrix whose lower triangle is `a`, column by column. A pivot below `least` is replaced by `least`.
     #[inline(always)]
     #[expect(
         clippy::needless_range_loop,
@@ -40,7 +40,7 @@ impl<R: Real, const M: usize> Ldl<R, M> {
         }
     }
 
-    /// The solution of (L D L^T) x = y.
+    /// Returns the solution x of (L D L^T) x = y.
     #[inline(always)]
     pub fn solve(&self, mut y: [R; M]) -> [R; M] {
         for i in 1..M {

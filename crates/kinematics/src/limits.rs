@@ -1,9 +1,9 @@
 use robocache_geometry::Real;
 
-/// The most that a float32 may be past the limit that it stands for, radians or metres.
+/// Largest distance by which a joint at its limit may lie past the limit after rounding to float32, radians or metres.
 pub(crate) const ROUNDING: f64 = 1e-6;
 
-/// Rounds limits inwards to a type: to its outermost values that lie within.
+/// Rounds a lower and an upper limit to a float type, inwards: to the outermost values of the type that lie within the limits.
 pub(crate) fn inwards<R: Real>([lower, upper]: [f64; 2]) -> [R; 2] {
     let (lowest, highest) = (R::from_f64(lower), R::from_f64(upper));
     [

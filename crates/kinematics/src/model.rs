@@ -1,4 +1,5 @@
-//! A chain in one float type.
+//! Forward kinematics of a chain in one float type. The bits of a result depend on nothing but the chain, the type and the row of
+//! joints.
 
 use crate::chain::{Chain, JointKind, MAX_JOINTS, Mimic};
 use robocache_geometry::polynomial::{MAX_ANGLE, sin_cos};
@@ -7,7 +8,7 @@ use robocache_geometry::{Real, RigidTransform};
 /// Position, metres, and unit quaternion of a frame: x y z qx qy qz qw, with qw >= 0.
 pub type Pose<R> = [R; 7];
 
-/// A chain in one float type, which computes poses and Jacobians.
+/// Model of a chain in one float type, which computes poses and Jacobians.
 ///
 /// A row has a value for each of [`Chain::joints`], radians or metres. A value that is not finite, or larger than 8,192, makes its
 /// row invalid.
@@ -16,37 +17,37 @@ pub struct Model<R> {
     pub(crate) joints: usize,
     pub(crate) segments: Vec<Segment<R>>,
     pub(crate) first: RigidTransform<R>,
-    /// True if each segment has the joint of the same index, and none is a mimic.
+    /// True if each segment is moved by the joint of the same index, and no segment is a mimic.
     pub(crate) is_direct: bool,
     links: Vec<Link<R>>,
 }
 
-/// A moving joint of the chain.
+/// A moving joint of the chain, with its constants in the float type.
 #[derive(Clone, Debug)]
 pub struct Segment<R> {
-    /// Index of the joint that gives the segment's value.
+    /// Index of the joint that gives the segment's value, in a row of joints.
     pub joint: usize,
     /// True if the joint slides along its axis, false if it turns about the axis.
     pub slides: bool,
-    /// True if no segment before has the same joint.
+    /// True if no earlier segment is moved by the same joint.
     pub is_first: bool,
-    /// The multiplier and the offset of a mimic.
+    /// Multiplier and offset, radians or metres, of a segment that mimics a joint; `None` if the segment is the joint itself.
     pub mimic: Option<[R; 2]>,
-    /// The frame of the next segment's axis, or of the tip, in the moved frame of this one.
+    /// Frame of the next segment's axis, or of the tip, in the moved frame of this segment.
     pub next: RigidTransform<R>,
 }
 
-/// A link of the chain.
+/// A link of the chain, with its frame in the float type.
 #[derive(Clone, Debug)]
 pub struct Link<R> {
-    /// Number of segments above it.
+    /// Number of segments between the base and the link.
     pub segments: usize,
-    /// Frame of the link in the moved frame of the last segment above it, or in the base's frame.
+    /// Frame of the link in the moved frame of the last segment above the link, or in the base's frame if no segment is above it.
     pub frame: RigidTransform<R>,
 }
 
 impl<R: Real> Model<R> {
-    /// Rounds each constant of a chain to the type, once.
+    /// Makes the model of a chain. Each constant is rounded once to the float type.
     pub fn new(chain: &Chain) -> Self {
         let frames = chain.segments.iter().map(|segment| &segment.frame);
         let after = frames.clone().skip(1).chain([&chain.tip]);
@@ -75,27 +76,27 @@ impl<R: Real> Model<R> {
         }
     }
 
-    /// Number of values of a row.
+    /// Number of joints, and so of values in a row.
     pub fn joints(&self) -> usize {
         self.joints
     }
 
-    /// The moving joints from the base to the tip.
+    /// The moving joints from the base to the tip, with those that mimic others.
     pub fn segments(&self) -> &[Segment<R>] {
         &self.segments
     }
 
-    /// The frame of the first segment's axis in that of the base.
+    /// Frame of the first segment's axis, in the frame of the base.
     pub fn first(&self) -> &RigidTransform<R> {
         &self.first
     }
 
-    /// True if each segment has the joint of the same index, and none is a mimic.
+    /// True if each segment is moved by the joint of the same index, and no segment is a mimic.
     pub fn is_direct(&self) -> bool {
         self.is_direct
     }
 
-    /// The links from the base to the tip, as [`Chain::links`].
+    /// Frames of the links from the base to the tip, in the order of [`Chain::links`].
     pub fn link_parts(&self) -> &[Link<R>] {
         &self.links
     }
@@ -105,7 +106,7 @@ impl<R: Real> Model<R> {
         self.links.len()
     }
 
-    /// True if a row is valid: all values, and the values that mimics make of them, are finite and at most 8,192.
+    /// True if a row is valid: all values, and the values that mimics make of them, are finite and at most 8,192 in magnitude.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -113,7 +114,7 @@ impl<R: Real> Model<R> {
         self.turns(q).is_valid
     }
 
-    /// The pose of the tip; `None` for an invalid row.
+    /// Computes the pose of the tip for a row of joints; `None` for an invalid row.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -124,10 +125,11 @@ impl<R: Real> Model<R> {
         turns.is_valid.then(|| pose_of(&self.tip(&turns, |_, _, _| ())))
     }
 
-    /// Writes the frame of each of [`Chain::links`] in that of the base. Returns false, and writes nothing, for an invalid row.
+    /// Writes the frame of each of [`Chain::links`], in the frame of the base. Returns false, and writes nothing, for an invalid
+    /// row of joints.
     ///
     /// # Panics
-    /// If `q` does not have a value for each joint, or `frames` not a place for each link.
+    /// If `q` does not have a value for each joint, or `frames` a frame for each link.
     pub fn links(&self, q: &[R], frames: &mut [RigidTransform<R>]) -> bool {
         assert_eq!(frames.len(), self.links.len(), "a frame for each link");
         let turns = self.turns(q);
@@ -146,7 +148,8 @@ impl<R: Real> Model<R> {
         true
     }
 
-    /// The frame of the tip. Calls `visit` with each segment's index, the frame of its axis, and the same frame moved.
+    /// Computes the frame of the tip. Calls `visit` with each segment's index, the frame of its axis, and this frame moved by the
+    /// segment's value.
     #[inline(always)]
     pub(crate) fn tip(
         &self,
@@ -165,7 +168,7 @@ impl<R: Real> Model<R> {
         axis
     }
 
-    /// The value of each segment, and its sine and cosine, which are computed side by side, in vectors.
+    /// Computes the value of each segment, its sine and its cosine. Sines and cosines are computed side by side, in vectors.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -203,21 +206,21 @@ impl<R: Real> Model<R> {
     }
 }
 
-/// The values of all segments, and their sines and cosines.
+/// Values of all segments for a row of joints, with their sines and cosines.
 pub(crate) struct Turns<R> {
-    /// True if each value is finite and small enough.
+    /// True if each value is finite and at most 8,192 in magnitude.
     pub is_valid: bool,
     values: Row<R>,
     sines: Row<R>,
     cosines: Row<R>,
 }
 
-/// Number of sines that are computed side by side: a vector of 16 bytes, which any CPU has.
+/// Number of sines that are computed side by side: as many as fit in a vector of 16 bytes, which any CPU has.
 const fn vector_lanes<R>() -> usize {
     16 / size_of::<R>()
 }
 
-/// A frame moved along its z axis: each coordinate is `t + z * q`.
+/// Moves a frame along its z axis by `q`: each coordinate becomes `t + z * q`.
 #[inline(always)]
 pub(crate) fn slid<R: Real>(frame: &RigidTransform<R>, q: R) -> RigidTransform<R> {
     RigidTransform {
@@ -226,7 +229,7 @@ pub(crate) fn slid<R: Real>(frame: &RigidTransform<R>, q: R) -> RigidTransform<R
     }
 }
 
-/// A frame turned about its z axis by an angle of this sine and cosine: the columns are `x cos + y sin` and `y cos - x sin`.
+/// Turns a frame about its z axis by the angle with this sine and cosine. Its columns become `x cos + y sin` and `y cos - x sin`.
 #[inline(always)]
 pub(crate) fn turned<R: Real>(frame: &RigidTransform<R>, sine: R, cosine: R) -> RigidTransform<R> {
     RigidTransform {
@@ -237,7 +240,7 @@ pub(crate) fn turned<R: Real>(frame: &RigidTransform<R>, sine: R, cosine: R) -> 
     }
 }
 
-/// The pose of a frame.
+/// Converts a frame to a position and a quaternion.
 #[inline(always)]
 pub(crate) fn pose_of<R: Real>(frame: &RigidTransform<R>) -> Pose<R> {
     let [x, y, z] = frame.translation;
@@ -245,5 +248,5 @@ pub(crate) fn pose_of<R: Real>(frame: &RigidTransform<R>) -> Pose<R> {
     [x, y, z, qx, qy, qz, qw]
 }
 
-/// A value for each joint or segment, and zeros behind them.
+/// Values of all joints or segments, with zeros behind them.
 pub(crate) type Row<R> = [R; MAX_JOINTS];

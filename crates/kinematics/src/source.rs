@@ -1,4 +1,4 @@
-//! A chain as a configuration file describes it.
+//! A chain as a configuration file describes it. A key that is not known is refused, so that a typing error is never ignored.
 
 use crate::chain::{Chain, ChainConfig, UNIT_NORMS};
 use crate::error::ChainError;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A chain and the file of its robot: an entry of the section `chains:`.
+/// A chain and the URDF of its robot: an entry of the section `chains:` of a configuration file.
 ///
 /// ```
 /// use robocache_kinematics::ChainSource;
@@ -22,18 +22,18 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainSource {
-    /// The URDF. A relative path counts from the folder of the configuration file.
+    /// Path of the URDF. A relative path counts from the folder of the configuration file.
     pub urdf: PathBuf,
-    /// Link in whose frame poses are given: [`ChainConfig::base`].
+    /// Name of the link in whose frame poses are given: [`ChainConfig::base`].
     pub base: String,
-    /// Link whose pose is computed: [`ChainConfig::tip`].
+    /// Name of the link whose pose is computed: [`ChainConfig::tip`].
     pub tip: String,
-    /// Names of the joints in the order of a row: [`ChainConfig::joints`].
+    /// Names of the joints in the order of a row of joint values: [`ChainConfig::joints`].
     pub joints: Option<Vec<String>>,
-    /// Limits of joints in place of those of the file: [`ChainConfig::limits`].
+    /// Lower and upper limits by the names of joints, in place of those of the file: [`ChainConfig::limits`].
     #[serde(default)]
     pub limits: BTreeMap<String, [f64; 2]>,
-    /// Pose of the tool in the frame of the tip: [`ChainConfig::tool`].
+    /// Pose of the tool in the frame of the tip; `None` if poses are those of the tip itself: [`ChainConfig::tool`].
     pub tool: Option<ToolConfig>,
 }
 
@@ -41,14 +41,14 @@ pub struct ChainSource {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolConfig {
-    /// Position, metres.
+    /// Position of the tool in the frame of the tip, metres.
     pub translation_m: [f64; 3],
-    /// Rotation: a quaternion of norm 1, to within 1 %.
+    /// Rotation of the tool from the frame of the tip: a quaternion of norm 1, to within 1 %.
     pub rotation_xyzw: [f64; 4],
 }
 
 impl Default for ToolConfig {
-    /// The frame of the tip itself.
+    /// Returns the identity: a tool whose frame is that of the tip.
     fn default() -> Self {
         Self {
             translation_m: [0.0; 3],
@@ -77,7 +77,7 @@ impl ToolConfig {
 }
 
 impl ChainSource {
-    /// Makes the configuration of the chain.
+    /// Converts the entry to the configuration of a chain.
     ///
     /// # Errors
     /// If the tool's pose is not allowed: names the key, the value found and the values allowed.
@@ -91,7 +91,7 @@ impl ChainSource {
         })
     }
 
-    /// Reads the chain. A relative path counts from `folder`.
+    /// Reads the chain from its URDF. A relative path counts from `folder`.
     ///
     /// # Errors
     /// If [`config`](Self::config) or [`Chain::read`] fails.

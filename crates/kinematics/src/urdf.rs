@@ -8,16 +8,16 @@ use robocache_yaml::did_you_mean;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::{HashMap, HashSet};
 
-/// The longest file that is read, bytes.
+/// Largest size of a URDF that is read, bytes.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
-/// The most elements, texts and comments of a file.
+/// Largest number of elements, texts and comments in a URDF.
 const MAX_NODES: u32 = 1 << 20;
-/// The largest coordinate of an origin or of a tool, metres.
+/// Largest coordinate of an origin or of a tool, metres.
 pub(crate) const MAX_DISTANCE: f64 = 1e6;
-/// The shortest axis that has a direction, and the longest whose square is finite.
+/// Smallest length of an axis that has a direction, and largest length whose square is finite.
 const AXIS_LENGTHS: [f64; 2] = [1e-6, 1e150];
 
-/// Parses the text of a URDF file.
+/// Parses the text of a URDF, which errors call `file`. A text that is too long, or has too many elements, is refused.
 pub(crate) fn parse<'a>(text: &'a str, file: &str) -> Result<Document<'a>, ChainError> {
     if text.len() > MAX_BYTES {
         return Err(refused(
@@ -50,53 +50,53 @@ fn refused(file: &str, problem: impl Into<String>) -> ChainError {
     }
 }
 
-/// Links and joints of a file. Each joint has a unique name, and two links of the file; each link has at most one joint above it.
+/// Links and joints of a URDF. Each joint has a unique name, and two links of the file; each link has at most one joint above it.
 pub(crate) struct Urdf<'a> {
     file: &'a str,
     document: &'a Document<'a>,
     links: Vec<&'a str>,
     joints: HashMap<&'a str, UrdfJoint<'a>>,
-    /// The joint above each link: the link is its child.
+    /// Joint above each link, by the name of the link.
     above: HashMap<&'a str, UrdfJoint<'a>>,
 }
 
-/// A joint of a file. Its numbers are read only when they are needed: joints outside the chain may lack them.
+/// A joint of a URDF. Its numbers are read only when they are needed: joints outside the chain may lack them.
 #[derive(Clone, Copy)]
 pub(crate) struct UrdfJoint<'a> {
     file: &'a str,
     document: &'a Document<'a>,
     node: Node<'a, 'a>,
-    /// The name of the joint.
+    /// Name of the joint in the URDF.
     pub name: &'a str,
-    /// The link above the joint.
+    /// Name of the link above the joint.
     pub parent: &'a str,
-    /// The link that the joint moves.
+    /// Name of the link that the joint moves.
     pub child: &'a str,
 }
 
-/// The limits of a joint, radians or metres.
+/// Limits of a joint in the URDF, radians or metres.
 pub(crate) struct UrdfLimits {
-    /// The lower and the upper limit; 0 for a limit that is not given.
+    /// Lower and upper limit of the joint, radians or metres; 0 for a limit that the file does not give.
     pub range: [f64; 2],
-    /// The name of the limit that is given, if only one is.
+    /// Name of the limit, `lower` or `upper`, if the file gives only this one.
     pub only: Option<&'static str>,
 }
 
-/// Rule of a mimic: the value of `leader` times `multiplier`, plus `offset`.
+/// Rule of a joint that mimics another: `multiplier` times the value of `leader`, plus `offset`, radians or metres.
 pub(crate) struct UrdfMimic<'a> {
     pub leader: &'a str,
     pub multiplier: f64,
     pub offset: f64,
 }
 
-/// The frame of a joint in its parent's frame: `xyz`, metres, and `rpy`, radians.
+/// Frame of a joint in its parent's frame: `xyz`, metres, and `rpy`, radians.
 pub(crate) struct UrdfOrigin {
     pub translation: [f64; 3],
     pub angles: [f64; 3],
 }
 
 impl UrdfOrigin {
-    /// The transform: the rotation Rz Ry Rx by the angles, and the translation.
+    /// Computes the transform: the rotation Rz Ry Rx by the angles, and the translation.
     pub fn transform(&self) -> RigidTransform<f64> {
         let [(sr, cr), (sp, cp), (sy, cy)] = self.angles.map(sin_cos);
         RigidTransform {
@@ -111,7 +111,7 @@ impl UrdfOrigin {
 }
 
 impl<'a> Urdf<'a> {
-    /// Finds the links and joints, which are the direct children of `robot`.
+    /// Finds the links and joints of a parsed URDF, which are the direct children of `robot`.
     pub fn new(file: &'a str, document: &'a Document<'a>) -> Result<Self, ChainError> {
         let root = document.root_element();
         let mut urdf = Self {
@@ -180,17 +180,17 @@ impl<'a> Urdf<'a> {
         }
     }
 
-    /// Number of joints.
+    /// Number of joints in the file.
     pub fn joints(&self) -> usize {
         self.joints.len()
     }
 
-    /// The joint of this name.
+    /// Finds a joint by its name; `None` if the file does not have it.
     pub fn joint(&self, name: &str) -> Option<UrdfJoint<'a>> {
         self.joints.get(name).copied()
     }
 
-    /// The joints from the link `base` down to the link `tip`.
+    /// Lists the joints from the link `base` down to the link `tip`, in this order.
     pub fn path(&self, base: &str, tip: &str) -> Result<Vec<UrdfJoint<'a>>, ChainError> {
         for link in [base, tip] {
             if !self.links.contains(&link) {
@@ -218,7 +218,7 @@ impl<'a> Urdf<'a> {
         Ok(path)
     }
 
-    /// Checks that the joints above a link do not lead back to it.
+    /// Checks that the joints above a link do not lead back to the link, in a circle.
     fn check_circle(&self, link: &str) -> Result<(), ChainError> {
         let mut above = self.above.get(link);
         for _ in 0..self.joints.len() {
@@ -235,7 +235,7 @@ impl<'a> Urdf<'a> {
 }
 
 impl<'a> UrdfJoint<'a> {
-    /// An error that names the file, the line and the joint.
+    /// Makes an error that names the file, the line and the joint.
     pub fn error(&self, problem: impl Into<String>) -> ChainError {
         ChainError::Joint {
             file: self.file.to_owned(),
@@ -245,12 +245,12 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// A remark on the joint, with its file and line.
+    /// Formats a warning about the joint, with its file and line.
     pub fn warning(&self, text: &str) -> String {
         self.error(text).to_string()
     }
 
-    /// Returns a child element. A second one of the same name is refused.
+    /// Returns a child element of the joint; `None` if there is none. A second element of the same name is refused.
     fn element(&self, name: &str) -> Result<Option<Node<'a, 'a>>, ChainError> {
         let mut elements = self.node.children().filter(|child| child.has_tag_name(name));
         let element = elements.next();
@@ -264,7 +264,7 @@ impl<'a> UrdfJoint<'a> {
         Ok(self.element(element)?.and_then(|element| element.attribute(name)))
     }
 
-    /// Checks that a child element has only these attributes: others would change the chain, but are not read.
+    /// Checks that a child element has no attributes but `allowed`: others would change the chain, but are not read.
     fn expect_attributes(&self, element: &str, allowed: &[&str]) -> Result<(), ChainError> {
         let Some(node) = self.element(element)? else {
             return Ok(());
@@ -290,7 +290,7 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// The kind of the joint; `None` if it is fixed.
+    /// Reads the motion that the joint allows; `None` if the joint is fixed.
     pub fn kind(&self) -> Result<Option<JointKind>, ChainError> {
         match self.node.attribute("type") {
             Some("fixed") => Ok(None),
@@ -304,7 +304,8 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// Reads the numbers of a child element's attribute, of a magnitude up to `most`. Returns `otherwise` if it is absent.
+    /// Reads the numbers of a child element's attribute, of a magnitude up to `most`. Returns `otherwise` if the attribute is
+    /// absent.
     fn numbers<const N: usize>(
         &self,
         element: &str,
@@ -343,7 +344,7 @@ impl<'a> UrdfJoint<'a> {
             .map(|[value]| value)
     }
 
-    /// The frame of the joint in its parent's frame.
+    /// Reads the frame of the joint in its parent's frame.
     pub fn origin(&self) -> Result<UrdfOrigin, ChainError> {
         self.expect_attributes("origin", &["xyz", "rpy"])?;
         Ok(UrdfOrigin {
@@ -352,7 +353,7 @@ impl<'a> UrdfJoint<'a> {
         })
     }
 
-    /// The axis of the joint with norm 1, and the norm that it has in the file.
+    /// Reads the axis of the joint, with norm 1, and the norm that the axis has in the file.
     pub fn axis(&self) -> Result<([f64; 3], f64), ChainError> {
         let [shortest, longest] = AXIS_LENGTHS;
         self.expect_attributes("axis", &["xyz"])?;
@@ -365,7 +366,7 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// The limits, if at least one of them is given.
+    /// Reads the limits of the joint; `None` if the file gives neither.
     pub fn limits(&self) -> Result<Option<UrdfLimits>, ChainError> {
         let given = |name| Ok(self.attribute("limit", name)?.is_some());
         let only = match (given("lower")?, given("upper")?) {
@@ -381,7 +382,7 @@ impl<'a> UrdfJoint<'a> {
         }))
     }
 
-    /// The rule by which the joint mimics another, if it does.
+    /// Reads the rule by which the joint mimics another; `None` if the joint does not mimic.
     pub fn mimic(&self) -> Result<Option<UrdfMimic<'a>>, ChainError> {
         if self.element("mimic")?.is_none() {
             return Ok(None);

@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// URDF of three joints whose axes differ, and a slide.
+/// URDF of an arm of three revolute joints whose axes differ, and a slide.
 const ARM: &str = r#"<robot name="arm"><link name="a"/><link name="b"/><link name="c"/><link name="d"/><link name="e"/>
 <joint name="1" type="revolute"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/><limit lower="-3" upper="3"/></joint>
 <joint name="2" type="revolute"><parent link="b"/><child link="c"/><axis xyz="0 1 0"/><limit lower="-3" upper="3"/></joint>

@@ -1,4 +1,6 @@
-//! Groups of channels with rules of their own: those of a modality, and those of a trajectory.
+//! Groups of channels, each with its own interpolation and limits: those of a modality, and those of a trajectory.
+//!
+//! Checked groups cover each channel exactly once, in the order of the channels.
 
 use super::{ConfigError, duration_ns, refused, unused_limit};
 use bytemuck::{Pod, Zeroable};
@@ -6,28 +8,32 @@ use robocache_time::{Interpolation, Limits, QuaternionOrder, Rule};
 use serde::Deserialize;
 use std::ops::Range;
 
-/// Channels that are judged and filled together. A setting that a group leaves out is that of its modality, or of the section
-/// `resample:`.
+/// Range of channels with its own interpolation and limits. At a target its channels are all valid, or all filled. A setting that a
+/// group leaves out is that of its modality, or of the section `resample:`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelGroupConfig {
-    /// The first channel, and the channel after the last.
+    /// Range `[from, to)`: index of the first channel, and index after the last.
     pub channels: [usize; 2],
-    /// Interpolation of values between samples.
+    /// Mode in which values between samples are computed; `None`: as set for the modality.
     pub interpolation: Option<Interpolation>,
-    /// See [`Limits::max_age`](robocache_time::Limits::max_age).
+    /// Greatest distance of a target from the sample that gives its value, ms; only `previous` and `nearest` use it. `None`: as
+    /// set for the modality.
     pub max_age_ms: Option<f64>,
-    /// See [`Limits::max_gap`](robocache_time::Limits::max_gap).
+    /// Greatest distance of the two samples around a target, ms, for all modes but `previous` and `nearest`. `None`: as set for
+    /// the modality.
     pub max_gap_ms: Option<f64>,
-    /// See [`Limits::extrapolate`](robocache_time::Limits::extrapolate).
+    /// Longest time after the newest sample for which its value is still used, ms, for all modes but `previous` and `nearest`.
+    /// `None`: as set for the modality.
     pub extrapolate_ms: Option<f64>,
-    /// `slerp`: see [`Rule::canonical`]. `None`: false.
+    /// `slerp`: true to publish the quaternion with w >= 0, of the two of opposite sign that are the same rotation. `None`: as set
+    /// for the modality, else false.
     pub canonical: Option<bool>,
-    /// `slerp`: place of w in a quaternion. `None`: `xyzw`.
+    /// `slerp`: position of w in a quaternion, last (`xyzw`) or first (`wxyz`). `None`: as set for the modality, else `xyzw`.
     pub order: Option<QuaternionOrder>,
 }
 
-/// Channels from..to, which are judged and filled together.
+/// Channels `from..to`, whose values `rule` computes. At a target they are all valid, or all filled.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelGroup {
     pub from: usize,
@@ -35,18 +41,18 @@ pub(crate) struct ChannelGroup {
     pub rule: Rule,
 }
 
-/// Settings from which groups are made.
+/// Settings of a modality or section, and of its groups, before the check.
 struct ChannelGroups<'a> {
     /// Prefix of the keys in an error: `modalities[2]`, or nothing.
     key: &'a str,
-    /// Settings of the whole: a modality or a section. Its channels are all channels, up to `usize::MAX` if their number is not
-    /// known.
+    /// Settings of the modality or section. Its range `channels` holds all channels, and ends at `usize::MAX` if their number is
+    /// not known.
     whole: &'a ChannelGroupConfig,
     groups: &'a [ChannelGroupConfig],
 }
 
 impl ChannelGroupConfig {
-    /// Checks the groups of a whole, which has the settings `self`; `key` is the prefix of its keys in an error.
+    /// Checks the groups of a modality or section that has the settings `self`; `key` is the prefix of its keys in an error.
     pub(crate) fn checked(&self, key: &str, groups: &[Self]) -> Result<Vec<ChannelGroup>, ConfigError> {
         let whole = self;
         ChannelGroups { key, whole, groups }.checked()
@@ -55,7 +61,7 @@ impl ChannelGroupConfig {
 
 impl ChannelGroups<'_> {
     /// Checks the groups and sorts them by channel. They must follow one another from 0 on without a hole or an overlap, up to
-    /// the last channel if their number is known. Without groups, the whole is one group.
+    /// the last channel if their number is known. Without groups, all channels are one group.
     fn checked(&self) -> Result<Vec<ChannelGroup>, ConfigError> {
         let groups = self.groups.iter().enumerate();
         let mut configs: Vec<(Option<usize>, &ChannelGroupConfig)> =
@@ -103,7 +109,7 @@ impl ChannelGroups<'_> {
         Ok(groups)
     }
 
-    /// Returns the full name of a key of a group, or of the whole.
+    /// Returns the full name of a key of a group, or with `None` of the modality or section.
     fn key(&self, group: Option<usize>, key: &str) -> String {
         let dot = if self.key.is_empty() { "" } else { "." };
         match group {
@@ -116,10 +122,11 @@ impl ChannelGroups<'_> {
         group.interpolation.or(self.whole.interpolation)
     }
 
-    /// Returns the rule of a group: its own settings, else those of the whole. Refuses a setting that no mode uses.
+    /// Returns the rule of a group: its own settings, else those of its modality or section. Refuses a setting that the
+    /// interpolation does not use.
     fn rule(&self, g: Option<usize>, group: &ChannelGroupConfig, mode: Interpolation) -> Result<Rule, ConfigError> {
         let whole = self.whole;
-        // Settings of the whole hold for those of its groups that use them.
+        // Settings of the modality hold for those of its groups that use them.
         let limit = |key: &str, of: fn(&ChannelGroupConfig) -> Option<f64>, absent: i64| {
             let uses = |mode: Option<Interpolation>| mode.is_none_or(|mode| mode.limits().contains(&key));
             let (ms, set_at, is_used) = match (of(group), of(whole)) {
@@ -173,16 +180,16 @@ pub(crate) fn check_width(
     }
 }
 
-/// Returns the error for an option that only `slerp` has.
+/// Returns the error for an option that only `slerp` uses, if it is set for another mode.
 fn unused_option(key: String, mode: Interpolation) -> ConfigError {
     let name = mode.name();
     ConfigError::new(key, format!("`{name}` does not use this key (allowed with: slerp)"))
 }
 
-/// Most groups in the launch parameters of kernels without a table of groups, as in `kernels/time.cuh`.
+/// Greatest number of groups in the launch parameters of kernels that have no table of groups, as in `kernels/time.cuh`.
 pub(crate) const MOST_GROUPS: usize = 32;
 
-/// `Group` of `kernels/time.cuh`.
+/// Launch parameters of one group: the struct `Group` of `kernels/time.cuh`, field for field.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(crate) struct GroupParams {
@@ -213,7 +220,7 @@ impl GroupParams {
     }
 }
 
-/// Returns groups in the order of the kernels: rotations come first.
+/// Returns the kernel parameters of groups in the order that the kernels expect: rotations first, then the other groups.
 pub(crate) fn rotations_first(
     groups: impl Iterator<Item = (Range<usize>, Rule)> + Clone,
 ) -> impl Iterator<Item = GroupParams> {
@@ -224,20 +231,20 @@ pub(crate) fn rotations_first(
         .map(|(channels, rule)| GroupParams::new(channels, &rule))
 }
 
-/// Returns the number of groups that are rotations, and 1 if one is a curve, else 0.
+/// Returns the number of groups whose mode is a rotation, and 1 if a mode is a curve (`cubic`, `pchip`), else 0.
 pub(crate) fn count_kinds(rules: impl Iterator<Item = Rule> + Clone) -> (u32, u32) {
     let rotations = rules.clone().filter(|rule| rule.mode.is_rotation()).count() as u32;
     let mut curves = rules.filter(|rule| rule.mode.needs()[0] > 1);
     (rotations, curves.next().is_some().into())
 }
 
-/// Returns the reason why a device can't compute groups, if there is one.
+/// Returns the reason why a device can't compute these groups; `None` if it can.
 pub(crate) fn not_on_gpu<'a>(mut groups: impl Iterator<Item = &'a ChannelGroup>) -> Option<String> {
     let group = groups.find(|group| !group.rule.mode.is_on_gpu())?;
     Some(format!("interpolation `{}` is not on GPUs", group.rule.mode.name()))
 }
 
-/// Adds the struct, the constant and the mode codes that groups share with the kernels to a header.
+/// Adds the struct, the constant and the mode codes that groups share with the kernels to a header of layout assertions.
 #[cfg(test)]
 pub(crate) fn list_shared(header: &mut crate::layout::Header) {
     let modes = Interpolation::ALL.map(|mode| (format!("{mode:?}"), mode.code()));

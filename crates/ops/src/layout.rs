@@ -7,7 +7,7 @@ use robocache_device::Dtype;
 use std::fmt::{Display, Write};
 use std::path::Path;
 
-/// C++ assertions that are compiled behind one file of kernels.
+/// Header of C++ assertions, which are compiled against one file of kernels.
 pub(crate) struct Header {
     kernels: &'static str,
     text: String,
@@ -50,17 +50,18 @@ impl Header {
         );
     }
 
-    /// Asserts the value of a constant.
+    /// Asserts that a constant of this name has this value in the kernels.
     pub(crate) fn constant(&mut self, name: &str, value: impl Display) {
         self.assert(name, name, value);
     }
 
-    /// Asserts the size of a struct.
+    /// Asserts the size of a struct of the kernels, bytes.
     pub(crate) fn size(&mut self, name: &str, bytes: usize) {
         self.assert(&format!("sizeof({name})"), &format!("the size of {name}"), bytes);
     }
 
-    /// Asserts the offset and the size of a member of a struct. `unused` fills the end of a struct, which needs no name in C++.
+    /// Asserts the offset and the size of a member of a struct. A member `unused`, which fills the end of a struct, is left out: it
+    /// has no name in C++.
     pub(crate) fn member<S, T>(&mut self, name: &str, member: &str, offset: usize, _field: impl Fn(&S) -> &T) {
         if member != "unused" {
             let of = format!("{name}.{member}");
@@ -82,8 +83,8 @@ impl Header {
     }
 }
 
-/// Asserts the layout of structs with all their fields; a field has the kernels' name if that differs. A list without one of
-/// the fields does not compile.
+/// Asserts the layout of structs with all their fields. A field is followed by its name in the kernels if that differs. A list
+/// without one of the fields does not compile.
 macro_rules! shared_structs {
     ($header:ident: $($rust:ident = $name:literal { $($field:ident $(= $member:literal)?),* $(,)? })*) => {$(
         let _ = |value: &$rust| {
@@ -98,7 +99,7 @@ macro_rules! shared_structs {
     )*};
 }
 
-/// Asserts constants; a constant has the kernels' name if that differs.
+/// Asserts the values of constants. A constant is followed by its name in the kernels if that differs.
 macro_rules! shared_constants {
     ($header:ident: $($rust:ident $(= $name:literal)?),* $(,)?) => {
         $($header.constant([$($name,)? stringify!($rust)][0], $rust);)*

@@ -23,13 +23,13 @@ use robocache_device::Dtype;
 use robocache_stream::{FromConfig, FromError};
 use robocache_time::Interpolation;
 
-/// A configuration that asks for something impossible.
+/// Error of a configuration: a key whose value is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct ConfigError {
-    /// The key, from the operation's section on, such as `modalities[2].dim`.
+    /// Full name of the key within the section of the operation, such as `modalities[2].dim`.
     pub key: String,
-    /// The problem: the value, and the allowed values.
+    /// Problem with the value of the key: the value, and the allowed values.
     pub problem: String,
 }
 
@@ -43,12 +43,12 @@ impl ConfigError {
     }
 }
 
-/// Element type of outputs, unless the configuration names another.
+/// Default of `dtype`, the element type of outputs.
 fn float32() -> Dtype {
     Dtype::Float32
 }
 
-/// Limit of the memory for messages that are held, MiB, unless the configuration sets another.
+/// Default of `max_held_mb`: limit of the messages that are held, MiB.
 fn quarter_gib() -> f64 {
     256.0
 }
@@ -77,13 +77,13 @@ fn held_bytes(key: impl FnOnce() -> String, mb: f64) -> Result<usize, ConfigErro
     }
 }
 
-/// Checks the key `from` of the input at `at`; `dim` is the number of values in a sample, `None` for a cloud.
+/// Checks the key `from` of the input whose key is `at`; `dim` is the number of values in a sample, `None` for a cloud.
 pub fn check_from(at: &str, from: Option<&FromConfig>, dim: Option<usize>) -> Result<(), ConfigError> {
     let checked = from.map_or(Ok(()), |from| from.check(dim));
     checked.map_err(|FromError { key, problem }| ConfigError::new(format!("{at}.from.{key}"), problem))
 }
 
-/// Returns the error for a limit that the interpolation does not use, so that nobody relies on it.
+/// Returns the error for a limit that the interpolation does not use. It is refused so that nobody relies on it.
 pub fn unused_limit(key: impl Into<String>, interpolation: Option<Interpolation>) -> ConfigError {
     let (name, allowed) = match interpolation {
         Some(mode) => (mode.name(), mode.limits().join(", ")),

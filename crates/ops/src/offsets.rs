@@ -1,10 +1,13 @@
 //! Differences between the clocks that stamp the streams of a recording, as far as the arrivals of their messages tell.
 //!
-//! A message arrives a little after its capture, whatever the stream. So arrival minus stamp is nearly the same for all streams
-//! of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and bursts only make messages
-//! late. So the least delay of each quarter of a second counts, and the median of the least delays of `WINDOW` such parts.
-//! Streams are compared in each window, so that a clock that is set in the middle is seen. A drift is seen once it has become
-//! large.
+//! A message arrives a little after its capture, whatever the stream. So the *delay*, arrival minus stamp, is nearly the same
+//! for all streams of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and bursts only
+//! make messages late. So only the smallest delay of each *part* counts, a quarter of a second of arrival time. A stream's
+//! delay in a *window* of `WINDOW` parts is the median of these. Streams are compared in each window, so that a clock that is
+//! set in the middle is seen. A drift is seen once it has become large.
+//!
+//! No stream is found off because its messages are late now and then, and none if arrivals do not go at the pace of the stamps,
+//! as in a replay.
 //!
 //! ```
 //! use robocache_ops::offsets::{Offsets, Severity};
@@ -28,39 +31,39 @@ use robocache_time::{ns_to_ms, ns_to_s};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Offset of a stream from which on there is a warning, ns.
+/// Magnitude of a stream's offset from which on there is a warning, ns.
 pub const WARNED_NS: i64 = 100_000_000;
 
-/// Offset of a stream from which on it is refused, ns.
+/// Magnitude of a stream's offset from which on the stream is refused, ns.
 pub const REFUSED_NS: i64 = 1_000_000_000;
 
-/// Longest time that a message may take to arrive, ns: a stream that is off by more has another clock.
+/// Longest time that a message may take to arrive, ns. A stream that is off by more has another clock.
 const LATENCY_NS: i64 = 10_000_000_000;
 
-/// Length of a part of arrival time, of which the least delay counts, ns.
+/// Length of a part of arrival time, ns. The message with the smallest delay stands for its part.
 const PART_NS: i64 = 250_000_000;
 
-/// Number of parts in a window, which are judged together.
+/// Number of parts, each of `PART_NS`, in a window. A stream has one delay in each window.
 const WINDOW: i64 = 16;
 
-/// Least number of parts with a message that are judged; a slow stream is judged over as many windows as it takes.
+/// Number of parts with a message from which on a delay is computed. A slow stream is judged over as many windows as that takes.
 const LEAST_PARTS: usize = 4;
 
-/// Number of parts over which pace is measured.
+/// Greatest number of parts between the two messages by which the pace of arrivals is compared with the pace of stamps.
 const PACE_PARTS: usize = 8;
 
-/// Least messages of a stream that is judged: the stamps of one with fewer, such as a map that does not change, may be of any
-/// time.
+/// Number of messages from which on a stream is judged. The stamps of a stream with fewer, such as a map that does not change, may
+/// be of any time.
 const LEAST_MESSAGES: u64 = 8;
 
-/// Greatest share by which the pace of arrivals may differ from that of stamps. Beyond it, arrivals are of a replay and tell
-/// nothing.
+/// Greatest share by which the pace of arrivals may differ from the pace of stamps. Beyond this share, arrivals are those of a
+/// replay and tell nothing.
 const MOST_DRIFT: f64 = 0.02;
 
-/// Part of a difference that counts as jitter, ns.
+/// Greatest difference between the distance of two messages by arrival and their distance by stamp that jitter explains, ns.
 const JITTER_NS: i64 = 50_000_000;
 
-/// Arrivals of some streams, from which the offsets of their clocks follow.
+/// Stamps and arrivals of the messages of several streams, in which [`judge`](Self::judge) finds clocks that are off.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
     streams: Vec<Arrivals>,
@@ -71,11 +74,11 @@ struct Arrivals {
     name: String,
     latency_ns: i64,
     messages: u64,
-    /// The parts of arrival time, by their indices.
+    /// Message with the smallest delay of each part, by `arrival / PART_NS`.
     parts: BTreeMap<i64, Part>,
 }
 
-/// The message of a part with the least delay.
+/// Stamp and arrival of the message with the smallest delay in a part.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     stamp_ns: i64,
@@ -88,37 +91,38 @@ impl Part {
     }
 }
 
-/// Severity of an offset.
+/// Severity of an [`Offset`]: a warning, or the refusal of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Off by [`WARNED_NS`] or more.
+    /// Warning: the stream is off by [`WARNED_NS`] or more, and by less than [`REFUSED_NS`].
     Warned,
-    /// Off by [`REFUSED_NS`] or more.
+    /// Refusal: the stream is off by [`REFUSED_NS`] or more.
     Refused,
 }
 
-/// A stream whose stamps are off.
+/// Stream whose stamps are off, by how much, and compared with which streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// The name of the stream.
+    /// Name of the stream whose stamps are off.
     pub stream: String,
-    /// Greatest lead of its stamps over those of the others, beyond its `latency_ms`, ns. Below 0 they are behind, or its
-    /// messages take that long to arrive.
+    /// Greatest distance by which the stamps of the stream are ahead of those of the others, beyond its `latency_ms`, ns. If
+    /// negative, its stamps are behind, or its messages take that long to arrive.
     pub ahead_ns: i64,
-    /// Lead of its stamps over their arrival when the lead is greatest, ns.
+    /// Distance by which the stamps of the stream are ahead of their arrival in the window of `ahead_ns`, ns; negative if they
+    /// are before it.
     pub ahead_of_arrival_ns: i64,
-    /// Time from the first arrival of all streams to the first window in which the stream is off, ns; 0: from the start.
+    /// Time from the first arrival of all streams to the first window in which this stream is off, ns; 0: from the start.
     pub from_ns: i64,
-    /// The streams that it is compared with, each with the lead of its stamps over their arrival, ns.
+    /// Streams that this stream is compared with: name, and distance by which their stamps are ahead of their arrival, ns.
     pub others: Vec<(String, i64)>,
-    /// True if most streams agree with each other and not with this one. Otherwise the others may be off.
+    /// True if most streams agree with each other and not with this stream. If false, the others may be off instead.
     pub is_outvoted: bool,
-    /// The unit of its stamps, if they are times of arrival in another unit than ns.
+    /// Unit of the stamps, such as `milliseconds`, if they look like times of arrival in that unit; otherwise `None`.
     pub unit: Option<&'static str>,
 }
 
 impl Offset {
-    /// The severity of the offset.
+    /// Severity by the magnitude of `ahead_ns`: from [`REFUSED_NS`] on, refused.
     pub fn severity(&self) -> Severity {
         match self.ahead_ns.saturating_abs() {
             REFUSED_NS.. => Severity::Refused,
@@ -187,13 +191,13 @@ impl Offsets {
         }
     }
 
-    /// The index of the stream with this name.
+    /// Index of the stream with this name; `None` if there is none.
     pub fn index(&self, name: &str) -> Option<usize> {
         self.streams.iter().position(|stream| stream.name == name)
     }
 
-    /// Adds a message of the stream at index `stream`, if it has a time of arrival. Observations are left out: their stamps are
-    /// targets, and of no clock.
+    /// Adds a message of the stream at index `stream`, if the message has a time of arrival. Observations are left out, because
+    /// their stamps are targets and not of a clock.
     pub fn message(&mut self, stream: usize, message: &Message) {
         let header = &message.header;
         let of_rows = || header.timestamps_ns.get()?.iter().copied().max();
@@ -205,8 +209,8 @@ impl Offsets {
         }
     }
 
-    /// Adds the stamp and the arrival of a message of the stream at index `stream`, ns. Memory is that of four pairs for each
-    /// second of arrival time in which the stream speaks.
+    /// Adds the stamp and the arrival of a message of the stream at index `stream`, ns. At most four messages are held for each
+    /// second of arrival time.
     pub fn add(&mut self, stream: usize, stamp_ns: i64, arrival_ns: i64) {
         if !robocache_time::is_stamp_in_range(stamp_ns) || !robocache_time::is_stamp_in_range(arrival_ns) {
             return;
@@ -220,7 +224,7 @@ impl Offsets {
         }
     }
 
-    /// Returns the streams whose stamps are off by [`WARNED_NS`] or more, in their order.
+    /// Returns the streams whose stamps are off by [`WARNED_NS`] or more, in the order of [`new`](Self::new).
     ///
     /// Returns none for a single stream, or if arrivals tell nothing, as in a recording that was played as fast as it goes.
     pub fn judge(&self) -> Vec<Offset> {
@@ -276,8 +280,9 @@ impl Offsets {
 }
 
 impl Arrivals {
-    /// Returns, from each part to a later one, the difference between the times that pass on arrival and by the stamps, as a
-    /// share of them.
+    /// Returns the difference between the pace of arrivals and the pace of stamps, for the messages of each part and of a later
+    /// part. It is the difference of their distances by arrival and by stamp, less [`JITTER_NS`], as a share of the greater
+    /// distance.
     fn drifts(&self) -> Vec<f64> {
         let parts: Vec<&Part> = self.parts.values().collect();
         let step = (parts.len() / 2).clamp(1, PACE_PARTS);
@@ -291,13 +296,13 @@ impl Arrivals {
         pairs.map(drift).collect()
     }
 
-    /// Returns the unit of the stamps, if they are times of arrival in another unit than ns.
+    /// Returns the unit of the stamps if they look like times of arrival in another unit than ns; otherwise `None`.
     fn unit(&self) -> Option<&'static str> {
         let (_, part) = self.parts.first_key_value()?;
         robocache_time::unit_of_stamp(part.stamp_ns, part.arrival_ns)
     }
 
-    /// Returns the delay in each window, by the index of the last part of the window.
+    /// Returns the delay of the stream in each window, ns, by the index of the last part of the window.
     fn windows(&self, start: i64) -> BTreeMap<i64, i64> {
         let mut windows = BTreeMap::new();
         let mut parts = self.parts.iter().peekable();
@@ -317,11 +322,11 @@ impl Arrivals {
     }
 }
 
-/// Returns the streams that are off, with their indices.
+/// Returns the streams that are off in one window, with their indices.
 ///
-/// The clock of all lies where the sum of the distances to the streams is least. A stream allows a range from its delay to that
-/// plus its latency, and the clock is between the two middle ends of all ranges. If those two are far apart, as with two
-/// streams, it can't be told which stream is wrong.
+/// The common clock lies where the sum of the distances to the streams is least. A stream allows a range from its delay to its
+/// delay plus its latency, and the clock is between the two middle ends of all ranges. If these two ends are far apart, as with
+/// two streams, it can't be told which stream is wrong.
 fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)> {
     let known = delays.iter().enumerate();
     let known: Vec<(usize, i64)> = known.filter_map(|(i, delay)| Some((i, (*delay)?))).collect();
@@ -375,7 +380,7 @@ fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)
     found.collect()
 }
 
-/// Returns the middle value, the lower one of two.
+/// Returns the median, the lower of the two middle values if their number is even; `None` if there are no values.
 fn middle(values: &mut [i64]) -> Option<i64> {
     let at = values.len().checked_sub(1)? / 2;
     Some(*values.select_nth_unstable(at).1)
@@ -389,7 +394,7 @@ mod tests {
     const S: i64 = 1000 * MS;
     const START: i64 = 1_700_000_000 * S;
 
-    /// A stream: its rate, the offset of its clock at a time since the start, and from when to when it speaks, ns.
+    /// Simulated stream: its rate, the offset of its clock at a time since the start, and from when to when it sends, ns.
     struct Made<'a> {
         name: &'a str,
         rate_hz: i64,

@@ -1,4 +1,6 @@
 //! Reads Arrow arrays into the columns of messages.
+//!
+//! A null never becomes a number: it is NaN, or `Column::null_rows` lists its row. A null text is empty.
 
 use crate::cloud::to_f64;
 use crate::{Cells, Message};
@@ -25,7 +27,8 @@ pub(super) enum Text {
     Skipped,
 }
 
-/// Copies a payload. A column of a struct that can't be read is skipped.
+/// Copies an Arrow array as the payload of `message`. If `bfloat16`, uint16 elements are bfloat16, and their nulls become NaN. A
+/// column of a struct that can't be read is skipped.
 pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut Message) -> Result<(), Refusal> {
     if array.data_type() == &DataType::Null && array.is_empty() {
         // A message without a payload, such as a tick of a timer.
@@ -53,7 +56,7 @@ pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut M
     Ok(())
 }
 
-/// Copies a range of an array as a column with one value in each row.
+/// Copies a range of an array to a new column `name` of `message`, with one value in each row.
 pub(super) fn read_range(
     name: &str,
     array: &ArrayRef,
@@ -67,20 +70,21 @@ pub(super) fn read_range(
 #[derive(Clone, Copy)]
 struct Source<'a> {
     array: &'a dyn Array,
-    /// Index of the first value that is read, and the number of values.
+    /// Index in `array` of the first value that is read.
     from: usize,
+    /// Number of values that are read.
     len: usize,
-    /// Null masks of the rows, of the struct and of the column: all values of a null row count as null.
+    /// Null masks of the rows: of the struct, and of the column. All values of a null row count as null.
     null_rows: [Option<&'a NullBuffer>; 2],
     rows: Rows<'a>,
 }
 
-/// Partition of the values into rows. Values are counted from the first that is read.
+/// Rows into which the values of a `Source` are divided. Indices of values count from `Source::from`.
 #[derive(Clone, Copy)]
 enum Rows<'a> {
-    /// Number of values in every row.
+    /// Rows of equal length: the number of values in each.
     Every(usize),
-    /// Number of lists, and the index of the first value of each.
+    /// Rows that are lists: their number, and a function from the index of a list to the index of its first value.
     Lists(usize, &'a dyn Fn(usize) -> usize),
 }
 
@@ -94,7 +98,7 @@ impl Rows<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// A range of an array with one value in each row, and without null rows.
+    /// Creates the source of a range of an array with one value in each row, and without null rows.
     fn of(array: &'a ArrayRef, range: Range<usize>) -> Self {
         Self {
             array,
@@ -110,7 +114,7 @@ impl<'a> Source<'a> {
         self.array.null_count() > 0 || nulls.into_iter().any(|nulls| nulls.null_count() > 0)
     }
 
-    /// Calls `forget` once with the index of each value that is null or in a null row.
+    /// Calls `forget` once for each value that is null or in a null row, with the index of the value, counted from `from`.
     fn for_each_null(&self, mut forget: impl FnMut(usize)) {
         let is_null = |i: &usize| self.array.is_null(self.from + i);
         if self.array.null_count() > 0 {
@@ -124,13 +128,13 @@ impl<'a> Source<'a> {
         values.filter(|i| !is_null(i)).for_each(forget);
     }
 
-    /// True if the values are those of several lists. Integers with nulls then stay integers, and `null_rows` of the column
-    /// lists their rows.
+    /// True if the rows are lists, and not a single one. Integers with nulls stay integers in such lists, and `Column::null_rows`
+    /// has the rows with nulls.
     fn is_batch(&self) -> bool {
         matches!(self.rows, Rows::Lists(count, _) if count != 1)
     }
 
-    /// Returns the null rows and, with `looks_within`, the rows that hold a null.
+    /// Returns the indices of the null rows among `rows` rows and, if `looks_within`, of the rows that hold a null value.
     fn null_rows(&self, rows: usize, looks_within: bool) -> impl Iterator<Item = usize> + '_ {
         let looks_within = looks_within && self.array.null_count() > 0;
         (0..rows).filter(move |&row| {
@@ -145,8 +149,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Copies values as a column. A null becomes NaN; integers with nulls become float64 for this, except integers of several lists.
-/// On an error no column is added.
+/// Copies the values of `source` to a new column of `message`. A null float becomes NaN. Integers with nulls become float64 with
+/// NaN, except in several lists. On an error no column is added.
 fn read_values(
     name: &str,
     source: Source<'_>,
@@ -241,7 +245,8 @@ pub(super) fn bytes(array: &dyn Array) -> &[u8] {
 }
 
 impl Cells {
-    /// The cells with 0 as the number of elements of all rows, which may differ between messages of the same form.
+    /// Returns this variant with 0 as the total of a ragged or text column, because the total may differ between messages of one
+    /// form.
     pub fn form(self) -> Self {
         match self {
             Self::Ragged(_) => Self::Ragged(0),
@@ -250,7 +255,7 @@ impl Cells {
         }
     }
 
-    /// The Arrow type of a column with these cells. With `nullable`, the elements of lists may be null.
+    /// The Arrow type of a column of `dtype` with these cells. With `nullable`, the elements of lists may be null.
     pub fn arrow_type(self, dtype: Dtype, nullable: bool) -> DataType {
         let item = || Field::new_list_field(dtype.arrow_type(), nullable).into();
         match self {

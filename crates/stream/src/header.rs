@@ -1,56 +1,60 @@
 //! Metadata of a message: the keys that any message may have, and the macro that declares further keys.
+//!
+//! A received key is never lost: a key without a field, or with a value of another type, stays in `Header::other` and is sent
+//! unchanged. A header that is reused keeps the memory of its values.
 
 use super::{Metadata, MetadataRef, MetadataValue, Names, form, ring};
 use std::fmt::{Display, Write};
 use std::marker::PhantomData;
 
-/// Declares the keys that any message may have: for each a doc comment, the name and the type of its value. A key with a text
-/// after its type is strict: a message with a value of another type is refused, and the text says what is allowed.
+/// Declares the fields of `Header`, which are the keys that any message may have: for each a doc comment, the name and the type of
+/// its value. A key with a text after its type is strict: a message with a value of another type is refused, and the text says what
+/// is allowed.
 macro_rules! header {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty $(= $allowed:literal)?,)+) => {
         /// The metadata of a message: a field for each key that any message may have, in memory that is reused.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Header {
             $($(#[doc = $doc])+ pub $name: Entry<$Type>,)+
-            /// All other keys, and keys of fields whose value has another type: kept as received, and sent unchanged. A [`Key`]
-            /// reads and writes a key that an operation declares.
+            /// Keys without a field, and keys of fields whose received value has another type: kept as received, and sent
+            /// unchanged. A [`Key`] reads and writes a key that an operation declares.
             pub other: Metadata,
         }
 
-        /// The names of the fields, as constants of the same name.
+        /// Names of the keys that are fields of `Header`, as constants of the same name.
         #[allow(non_upper_case_globals, missing_docs)]
         pub mod key {
             use super::{Names, Value};
 
             $(pub const $name: &str = stringify!($name);)+
 
-            /// Each key of a field, with the type of its value as dora names it.
+        /// Names of the keys that are fields of `Header`, each with the type of its value as dora names it, such as `Integer`.
             #[allow(unreachable_pub)]
         pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as Value>::KIND)),+];
         }
 
         impl Header {
-            /// Clears the header; keeps the allocated memory.
+            /// Removes all keys; keeps the allocated memory.
             pub fn clear(&mut self) {
                 $(self.$name.clear();)+
                 self.other.clear();
             }
 
-            /// Copies another header into the allocated memory.
+            /// Replaces all keys by copies of another header's keys, in the memory that is allocated already.
             pub fn copy_from(&mut self, other: &Self) {
                 $(self.$name.copy_from(&other.$name);)+
                 self.other.copy_from(&other.other);
             }
 
-            /// Every present key, once, with its value. If a field was set, an earlier value of the same key in
-            /// [`other`](Self::other) is left out.
+            /// Iterates over the present keys and their values, first the fields and then the keys of [`other`](Self::other), each
+            /// key once. If a field is set, a value of the same key in `other` is left out.
             pub fn iter(&self) -> impl Iterator<Item = (&str, MetadataRef<'_>)> {
                 let fields = [$(self.$name.get().map(|value| (stringify!($name), value.into()))),+];
                 let other = self.other.iter().filter(|(key, _)| !self.has_field(key));
                 fields.into_iter().flatten().chain(other.map(|(key, value)| (key, value.as_ref())))
             }
 
-            /// True if there is a field of this name, and it is set.
+            /// True if `key` is the name of a field of `Header`, and this field is set.
             fn has_field(&self, key: &str) -> bool {
                 match key {
                     $(stringify!($name) => self.$name.is_present(),)+
@@ -58,7 +62,7 @@ macro_rules! header {
                 }
             }
 
-            /// Removes a key, if present.
+            /// Removes a key by its name, from its field and from [`other`](Self::other), if present.
             pub fn remove(&mut self, key: &str) {
                 match key {
                     $(stringify!($name) => self.$name.clear(),)+
@@ -85,7 +89,8 @@ macro_rules! header {
             }
         }
 
-        /// Returns the name of a strict key and what it allows, if `value` has another type.
+        /// Returns the name of the key and its allowed values as text, if the key is strict and `value` has another type. Returns
+        /// `None` for a value that fits, and for a key that is not strict.
         fn misfit(key: &str, value: MetadataRef<'_>) -> Option<(&'static str, &'static str)> {
             match key {
                 $($(stringify!($name) if !fits::<$Type>(value) => Some((stringify!($name), $allowed)),)?)+
@@ -99,21 +104,22 @@ macro_rules! header {
 header! {
     /// Capture time of the newest sample, ns.
     timestamp_ns: i64 = "an Integer; from Python `int(x)`, a NumPy integer becomes text",
-    /// Capture time of each sample, ns, if there are several.
+    /// Capture time of each sample in the payload, ns; absent if the payload is one sample.
     timestamps_ns: Vec<i64> = "a list of integers",
-    /// 1 if the sender gave no stamp: `timestamp_ns` is the time of publication.
+    /// 1 if the sender gave no stamp, so that `timestamp_ns` is the time of publication; otherwise absent or 0.
     unstamped: i64,
-    /// Validity mask, 0 or 1: for each row, 1 if it is a sample; in observations, for each row and modality.
+    /// Validity mask: 1 for each row of the payload that is a sample, else 0. Observations have an entry for each row and modality,
+    /// row-major.
     valid: Vec<i64> = "a list of integers",
     /// Dimensions of the payload, row-major.
     shape: Vec<i64> = "a list of integers",
-    /// Names along the last axis.
+    /// Names of the elements along the last axis of the payload, such as `x`, `y` and `z`.
     fields: Names = "a list of strings",
-    /// Coordinate frame.
+    /// Name of the payload's coordinate frame.
     frame_id: String,
     /// Number of values of one sample, in a batch of trajectories.
     dim: i64 = "an Integer of 1 or more",
-    /// Element type of the payload; tells bfloat16 from uint16.
+    /// Name of the payload's element type, such as `float32`; tells bfloat16 from uint16, as which it is sent.
     dtype: String = "the name of an element type",
     /// Process that published the message: a random number, drawn when the process starts.
     sender: i64,
@@ -153,31 +159,32 @@ macro_rules! keys {
             pub const $name: $crate::Key<$Type> = $crate::Key::new(stringify!($name));
         )+
 
-        /// Each key, with the type of its value as dora names it.
+        /// Names of the declared keys, each with the type of its value as dora names it, such as `Integer`.
         #[allow(unreachable_pub)]
         pub const ALL: &[(&str, &str)] = &[$((stringify!($name), <$Type as $crate::Value>::KIND)),+];
     };
 }
 
-/// A key that is declared by [`keys!`](crate::keys), whose value is in [`Header::other`].
+/// Metadata key whose value has the type `T`. [`keys!`](crate::keys) declares it, and [`Header::other`] has the value.
 pub struct Key<T> {
-    /// Name of the key.
+    /// Name of the metadata key, such as `age_ns`.
     pub name: &'static str,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Value> Key<T> {
-    /// Creates the key of this name.
+    /// Creates the key `name`; [`keys!`](crate::keys) calls this.
     pub const fn new(name: &'static str) -> Self {
         Self { name, of: PhantomData }
     }
 
-    /// The value, `None` if the key is absent or its value is of another type.
+    /// The value of the key in `header`; `None` if the key is absent or its value is of another type.
     pub fn get<'a>(&self, header: &'a Header) -> Option<T::Ref<'a>> {
         T::of(header.other.get(self.name)?.as_ref())
     }
 
-    /// Sets the key to a number, to the text of a value, or to the items of an iterator.
+    /// Sets the key in `header` to a number, to the text of a value, or to the items of an iterator. The memory of an earlier value
+    /// of this type is reused.
     pub fn set<V>(&self, header: &mut Header, value: V)
     where
         T: Set<V>,
@@ -189,7 +196,8 @@ impl<T: Value> Key<T> {
         *to = memory.into();
     }
 
-    /// Copies the key from another header; removes the key if absent there.
+    /// Copies the value of the key from the header `from` to the header `to`. Removes the key from `to` if `from` lacks it, or has
+    /// a value of another type.
     pub fn copy(&self, from: &Header, to: &mut Header) {
         match self.get(from) {
             Some(value) => to.other.set(self.name).assign(value.into()),
@@ -198,10 +206,11 @@ impl<T: Value> Key<T> {
     }
 }
 
-/// The value of a key, in memory that stays when the key is removed.
+/// Field of a [`Header`]: the value of a key, or the absence of the key. The memory of the value stays allocated if the key is
+/// removed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry<T> {
-    /// Empty if the key is absent.
+    /// Value of the key; 0 or empty if the key is absent.
     value: T,
     is_present: bool,
 }
@@ -212,17 +221,17 @@ impl<T: Value> Entry<T> {
         self.is_present
     }
 
-    /// The value, `None` if the key is absent.
+    /// The value of the key; `None` if the key is absent.
     pub fn get(&self) -> Option<T::Ref<'_>> {
         self.is_present.then(|| self.value.borrowed())
     }
 
-    /// The value, zero or empty if the key is absent.
+    /// The value of the key; 0 or empty if the key is absent.
     pub(crate) fn or_empty(&self) -> &T {
         &self.value
     }
 
-    /// Sets the key to a number, to the text of a value, or to the items of an iterator.
+    /// Sets the key to a number, to the text of a value, or to the items of an iterator, in the memory of its earlier value.
     pub fn set<V>(&mut self, value: V)
     where
         T: Set<V>,
@@ -238,12 +247,12 @@ impl<T: Value> Entry<T> {
         self.is_present = false;
     }
 
-    /// Copies another entry into the allocated memory.
+    /// Copies the value of another entry, or its absence, into the memory that is allocated already.
     pub fn copy_from(&mut self, other: &Self) {
         self.assign(other.get());
     }
 
-    /// Sets the key to this value, or removes the key.
+    /// Sets the key to a copy of `value`; removes the key if `value` is `None`.
     fn assign(&mut self, value: Option<T::Ref<'_>>) {
         self.clear();
         if let Some(value) = value {
@@ -253,9 +262,9 @@ impl<T: Value> Entry<T> {
     }
 }
 
-/// A type of value that can be set from a `V`.
+/// Type of metadata value that can be set from a `V`, as a `String` from anything that can be displayed.
 pub trait Set<V> {
-    /// Writes `value` to a value that is zero or empty.
+    /// Writes `value` to `self`, which is 0 or empty before.
     fn put(&mut self, value: V);
 }
 
@@ -293,27 +302,27 @@ impl<V: IntoIterator<Item: Display>> Set<V> for Names {
     }
 }
 
-/// A type of value that a key can have.
+/// Type of value that a metadata key can have: `i64`, `f64`, `String`, `Vec<i64>`, `Vec<f64>` or [`Names`].
 pub trait Value: Default + Into<MetadataValue> {
-    /// The borrowed form of the value.
+    /// Borrowed form of this type, such as `&str` for `String`.
     type Ref<'a>: Into<MetadataRef<'a>>;
 
-    /// Name of the type in dora.
+    /// Name of this type in dora, such as `ListInt`.
     const KIND: &'static str;
 
-    /// Sets the value to zero or empty; keeps the allocated memory.
+    /// Sets the value to 0 or empty; keeps the allocated memory.
     fn empty(&mut self);
 
     /// Borrows the value.
     fn borrowed(&self) -> Self::Ref<'_>;
 
-    /// Copies `value` to a value that is zero or empty.
+    /// Copies `value` to `self`, which is 0 or empty before.
     fn assign(&mut self, value: Self::Ref<'_>);
 
-    /// The value, if `value` has this type.
+    /// Returns the content of `value` if it has this type, else `None`.
     fn of(value: MetadataRef<'_>) -> Option<Self::Ref<'_>>;
 
-    /// Takes a value whose memory is to be reused. Returns a new value if `value` has another type.
+    /// Converts `value` to this type, keeping its memory. A `value` of another type becomes a new, empty value.
     fn reusing(value: MetadataValue) -> Self;
 }
 
@@ -378,14 +387,15 @@ value!(Names, &'a [String], ListString, |it| it.clear(), it, |from| from
     .iter()
     .for_each(|name| it.push(name)));
 
-/// True if a value is of this type.
+/// True if `value` has the type `T`. An empty list of strings also counts as a list of integers, because Python sends any empty
+/// list so.
 fn fits<T: Value>(value: MetadataRef<'_>) -> bool {
     // An empty list from Python arrives as a list of strings.
     let is_empty_list = T::KIND == Vec::<i64>::KIND && value == MetadataRef::ListString(&[]);
     is_empty_list || T::of(value).is_some()
 }
 
-/// The reason why a message can't be used. The message is dropped and counted.
+/// The reason why a message can't be used; the message is dropped and counted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -400,56 +410,58 @@ pub enum MessageError {
     /// A metadata key has a value that is not allowed.
     #[error("metadata `{key}` is {came} (allowed: {allowed})")]
     Metadata {
-        /// The key.
+        /// Name of the metadata key.
         key: &'static str,
-        /// The value in the message.
+        /// Received value, as text.
         came: String,
-        /// The values that are allowed.
+        /// Values that are allowed, as text.
         allowed: &'static str,
     },
     /// `shape` contradicts the length of the payload.
     #[error("metadata `shape` {shape:?} needs {expected} values, but the payload has {came}")]
     Shape {
-        /// The shape.
+        /// Received `shape`.
         shape: Vec<i64>,
-        /// Product of the shape.
+        /// Number of elements that `shape` needs: the product of its dimensions, or `usize::MAX` if the product overflows.
         expected: usize,
-        /// The length of the payload.
+        /// Number of elements of the payload.
         came: usize,
     },
     /// `shape` contradicts the number of samples or of fields.
     #[error("metadata `shape` {shape:?} does not fit `{key}` (allowed: {came} as the {axis} dimension)")]
     Axis {
-        /// The shape.
+        /// Received `shape`.
         shape: Vec<i64>,
-        /// The key that `shape` contradicts.
+        /// Name of the key that `shape` contradicts: `timestamps_ns` or `fields`.
         key: &'static str,
-        /// Length of that key's list.
+        /// Number of samples, or of names in `fields`.
         came: usize,
-        /// Dimension that must have this size: first or last.
+        /// Dimension of `shape` that must equal `came`: `first` or `last`.
         axis: &'static str,
     },
-    /// The payload lacks a part that is to be taken from it.
+    /// The samples, the points or the stamp can't be taken from the payload.
     #[error(transparent)]
     Select(#[from] super::SelectError),
-    /// The payload is in a ring, and can't be taken from it.
+    /// The payload is in a ring, and can't be copied from it; the text is the reason.
     #[error("{0}")]
     Ring(String),
     /// `valid` does not have one entry for each sample and modality.
     #[error("metadata `valid` has {came} entries (allowed: {allowed}, one for each sample and modality)")]
     Valid {
-        /// Length of `valid`.
+        /// Received number of entries of `valid`.
         came: usize,
-        /// Length that `valid` must have.
+        /// Number of entries that `valid` must have.
         allowed: usize,
     },
 }
 
 impl Header {
-    /// Replaces the header by these keys. Without `timestamp_ns`, an Integer under the older key `timestamp` is the stamp.
+    /// Replaces all keys by `entries`. If `timestamp_ns` is absent, an Integer under the older key `timestamp` becomes
+    /// `timestamp_ns`.
     ///
     /// # Errors
-    /// The first strict key whose value has another type. The value is kept in [`other`](Self::other).
+    /// [`MessageError::Metadata`] for the first key of a fixed type, such as `shape` or `ring`, whose value has another type. All
+    /// keys are read nevertheless, and the value is kept in [`other`](Self::other).
     pub fn read<'a>(
         &mut self,
         entries: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -471,8 +483,8 @@ impl Header {
         read
     }
 
-    /// Removes the keys for the form of a payload, which do not hold for another payload: `shape`, `dtype`, `fields`, `dim`,
-    /// `timestamps_ns` and `valid`.
+    /// Removes the keys that describe the form of the payload, before another payload takes its place: `shape`, `dtype`, `fields`,
+    /// `dim`, `timestamps_ns` and `valid`.
     pub fn forget_form(&mut self) {
         for key in [
             key::shape,
@@ -491,13 +503,13 @@ impl Header {
         self.unstamped.get().is_some_and(|unstamped| unstamped != 0)
     }
 
-    /// The value of a key by its name.
+    /// The value of a key by its name, from its field or from [`other`](Self::other); `None` if the key is absent.
     pub fn get(&self, key: &str) -> Option<MetadataRef<'_>> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Checks the keys for the form of a payload against each other and against the payload. `len` is the length of a flat
-    /// payload; `None` for a struct.
+    /// Checks `shape`, `dim`, `valid`, `timestamps_ns` and `fields` against each other and against the payload. `len` is the number
+    /// of elements of a flat payload; `None` for a struct.
     pub(super) fn check(&self, len: Option<usize>) -> Result<(), MessageError> {
         let refused = |key, came: String, allowed| Err(MessageError::Metadata { key, came, allowed });
         let (shape, valid) = (self.shape.or_empty(), self.valid.or_empty());
@@ -561,11 +573,11 @@ mod tests {
     use super::*;
 
     keys! {
-        /// Key of an operation.
+        /// Key that only these tests declare.
         epoch: i64,
-        /// Key of an operation.
+        /// Key that only these tests declare.
         device: String,
-        /// Key of an operation.
+        /// Key that only these tests declare.
         compute_us: f64,
     }
 

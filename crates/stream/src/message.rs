@@ -1,3 +1,8 @@
+//! Messages: metadata and a payload of columns, in memory that is reused.
+//!
+//! Clearing a message keeps its allocated memory and leaves no trace of its content. The columns of a payload are all in host
+//! memory, or all on one device.
+
 use crate::arrow::Text;
 use crate::{Header, MessageError, MetadataRef, Payload};
 use arrow_array::{Array, ArrayRef};
@@ -9,13 +14,13 @@ use std::borrow::Cow;
 /// Number of elements in each row of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
-    /// One element.
+    /// One element in each row (Arrow: a primitive array).
     One,
-    /// The same number in each row (Arrow: FixedSizeList).
+    /// The same number of elements in each row (Arrow: FixedSizeList).
     Fixed(usize),
-    /// Any number in each row; this many in all rows (Arrow: List with 32-bit offsets).
+    /// Any number of elements in each row; the value is the total of all rows (Arrow: List with 32-bit offsets).
     Ragged(usize),
-    /// A text in each row, uint8 in UTF-8; this many bytes in all rows (Arrow: Utf8).
+    /// A text in each row, as uint8 in UTF-8; the value is the number of bytes of all rows (Arrow: Utf8).
     Text(usize),
 }
 
@@ -31,23 +36,23 @@ impl Cells {
 pub struct ColumnLayout {
     /// The field's name; empty for the only column of a flat array.
     pub name: Cow<'static, str>,
-    /// The type of its elements.
+    /// Type of the column's elements.
     pub dtype: Dtype,
-    /// Number of elements of a row.
+    /// Number of elements in each row of the column.
     pub cells: Cells,
 }
 
 /// The form of a payload: a flat primitive array, or a struct of columns with the same number of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Rows of the Arrow array; for a flat array its length.
+    /// Number of rows of the Arrow array; for a flat array its length.
     pub rows: usize,
     /// The columns. A single column without a name is a flat array; otherwise the payload is a StructArray.
     pub columns: Vec<ColumnLayout>,
 }
 
 impl Layout {
-    /// A flat array of `len` elements.
+    /// Creates the layout of a flat array of `len` elements.
     pub fn flat(dtype: Dtype, len: usize) -> Self {
         Self {
             rows: len,
@@ -66,7 +71,7 @@ impl Layout {
 }
 
 impl ColumnLayout {
-    /// The number of elements in `rows` rows.
+    /// The number of elements that the column has in a payload of `rows` rows.
     pub fn len(&self, rows: usize) -> usize {
         match self.cells {
             Cells::One => rows,
@@ -76,39 +81,39 @@ impl ColumnLayout {
     }
 }
 
-/// One column of a received message.
+/// One column of a message's payload, in host memory.
 pub struct Column {
     /// The field's name; empty for the only column of a flat array.
     pub name: String,
-    /// The type of its elements.
+    /// Type of the column's elements.
     pub dtype: Dtype,
-    /// Number of elements of a row.
+    /// Number of elements in each row of the column.
     pub cells: Cells,
-    /// The elements of all rows.
+    /// Elements of all rows, one row after the other.
     pub data: HostBuf,
-    /// Integer type in which the values were sent, if nulls were among them and they became float64, with NaN for a null.
+    /// Integer type in which the values were sent, if they became float64 because of nulls, with NaN for a null; else `None`.
     pub integers: Option<Dtype>,
     /// Offsets of the rows with [`Cells::Ragged`] and [`Cells::Text`], from 0; else empty. Row i is elements
     /// `offsets[i]..offsets[i + 1]`.
     pub offsets: Vec<i32>,
-    /// Null rows with [`Cells::Ragged`] and [`Cells::Text`], and rows of integers that hold a null, ascending. Integers in these
-    /// rows have no meaning; a null float is NaN, and a null text is empty.
+    /// Indices of null rows and of rows of integers that hold a null, ascending; only with [`Cells::Ragged`] and [`Cells::Text`].
+    /// Integers in these rows have no meaning; a null float is NaN, and a null text is empty.
     pub null_rows: Vec<usize>,
 }
 
 impl Column {
-    /// The elements of all rows.
+    /// The elements of all rows, one row after the other.
     pub fn values(&self) -> Values<'_> {
         Values::new(self.dtype, self.data.bytes())
     }
 
-    /// The elements of one row of a ragged column.
+    /// The elements of the row of index `row`, in a column with [`Cells::Ragged`] or [`Cells::Text`].
     pub fn row(&self, row: usize) -> Values<'_> {
         self.values()
             .slice(self.offsets[row] as usize, self.offsets[row + 1] as usize)
     }
 
-    /// The name of the type in which the elements were sent, or `text`.
+    /// The name of the type in which the elements were sent; `text` for a column of text.
     pub fn type_name(&self) -> &'static str {
         match self.cells {
             Cells::Text(_) => "text",
@@ -147,22 +152,22 @@ pub struct Skipped {
     pub reason: &'static str,
 }
 
-/// One column of a message in the memory of a device, which has completed all writes to it.
+/// One column of a message in the memory of a device. All writes of the device to the column are complete.
 pub struct DeviceColumn {
     /// The field's name; empty for the only column of a flat array.
     pub name: String,
-    /// The type of its elements.
+    /// Type of the column's elements.
     pub dtype: Dtype,
-    /// Number of elements of a row: [`Cells::One`] or [`Cells::Fixed`].
+    /// Number of elements in each row of the column: [`Cells::One`] or [`Cells::Fixed`].
     pub cells: Cells,
-    /// Number of elements of all rows.
+    /// Number of elements in all rows of the column.
     pub len: usize,
-    /// Memory that begins with the elements.
+    /// Device memory that begins with the column's elements; the rest of it is spare.
     pub memory: DeviceBuf,
 }
 
 impl DeviceColumn {
-    /// The number of bytes of the elements.
+    /// The size of the column's elements, bytes.
     pub fn bytes(&self) -> usize {
         self.len * self.dtype.size()
     }
@@ -178,7 +183,7 @@ pub enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// The number of elements, if the payload is a flat array.
+    /// The number of elements if the payload is a flat array; `None` for a struct.
     pub fn flat_len(self) -> Option<usize> {
         match self {
             Self::Host([only]) if only.name.is_empty() => Some(only.values().len()),
@@ -196,7 +201,8 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Place of a payload, and its number of columns there. Columns behind that number keep their memory for later payloads.
+/// Side that holds the payload, host or device, and the number of the payload's columns. Columns beyond this number only keep their
+/// memory for later payloads.
 #[derive(Clone, Copy)]
 enum Used {
     Host(usize),
@@ -214,16 +220,16 @@ impl Default for Used {
 pub struct Message {
     /// The metadata, boxed because messages move from queue to queue.
     pub header: Box<Header>,
-    /// Time of arrival at this host, ns since 1970 by this host's real-time clock, if known: when dora's event was taken, or
-    /// as recorded. The arrival is not metadata and is not sent. A message that an operation publishes within its process
-    /// has the arrival of the message that it was made from.
+    /// Time of arrival at this host, ns since 1970 by this host's real-time clock, if known: when dora's event was received, or as
+    /// recorded. The arrival is not metadata and is not sent. A message that an operation publishes within its process has the
+    /// arrival of the message that it was made from.
     pub arrival_ns: Option<i64>,
     /// Time of publication, ns since 1970, if known: dora's own stamp, by the clock of the sender. Like `arrival_ns`, this
     /// time is not sent, but is passed on within the process.
     pub published_ns: Option<i64>,
-    /// True if the payload or the metadata of the received message can't be read. The payload is empty then.
+    /// True if the payload or the metadata of the received message can't be read. Such a message has no payload.
     pub is_unread: bool,
-    /// Rows of the Arrow array.
+    /// Number of rows of the payload; for a flat array its length.
     pub rows: usize,
     /// Allocator of the columns' memory.
     memory: HostMemory,
@@ -252,7 +258,7 @@ impl Message {
         self.header.timestamp_ns.get().unwrap_or(0)
     }
 
-    /// Clears the message; keeps the allocated memory.
+    /// Removes the metadata and the payload; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.header.clear();
         self.clear_payload();
@@ -273,7 +279,8 @@ impl Message {
         self.skipped.clear();
     }
 
-    /// Copies another message into the allocated memory. Columns on a device are not copied.
+    /// Replaces this message by a copy of another, in the memory that is allocated already. Columns on a device are not copied;
+    /// [`fetch`](Self::fetch) copies them, too.
     pub fn copy_from(&mut self, other: &Self) {
         self.clear_payload();
         self.header.copy_from(&other.header);
@@ -297,8 +304,8 @@ impl Message {
     /// [`take_resident`](Self::take_resident) copies the payload.
     ///
     /// # Errors
-    /// An array of a type that no operation takes; metadata of a wrong type, or that contradict the array. The payload can't be
-    /// used then.
+    /// If the array has a type that no operation takes, or if the metadata have a wrong type or contradict the array. After an
+    /// error the payload of the message is undefined.
     pub fn read<'a>(
         &mut self,
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -323,7 +330,7 @@ impl Message {
         self.check()
     }
 
-    /// Copies an Arrow array as the payload, after the header was read.
+    /// Copies an Arrow array as the payload. The header must have been read before, because its `dtype` tells bfloat16 from uint16.
     pub(super) fn copy(&mut self, array: &ArrayRef, text: Text) -> Result<(), MessageError> {
         let is_bfloat16 = self.header.dtype.get() == Some(Dtype::BFloat16.name());
         self.rows = array.len();
@@ -339,7 +346,7 @@ impl Message {
     /// [`read`](Self::read) includes this check.
     ///
     /// # Errors
-    /// The key that contradicts the payload.
+    /// Names the first key that contradicts the payload.
     pub fn check(&mut self) -> Result<(), MessageError> {
         if self.header.dtype.get() == Some(Dtype::BFloat16.name()) {
             let is_flat = self.flat().is_some();
@@ -352,7 +359,7 @@ impl Message {
         self.check_unchanged()
     }
 
-    /// Checks the header as [`check`](Self::check) does, without a change: a payload of bfloat16 must already have that type.
+    /// Checks the header as [`check`](Self::check) does, but changes nothing: a payload of bfloat16 must already have that type.
     pub fn check_unchanged(&self) -> Result<(), MessageError> {
         self.check_dtype()?;
         self.header.check(self.data().flat_len())
@@ -405,7 +412,7 @@ impl Message {
         }
     }
 
-    /// The columns of the payload in host memory, to be written.
+    /// The columns of the payload in host memory, to be written; empty if the payload is on a device.
     pub fn columns_mut(&mut self) -> &mut [Column] {
         match self.used {
             Used::Host(used) => &mut self.columns[..used],
@@ -418,18 +425,18 @@ impl Message {
         &self.skipped
     }
 
-    /// Adds a column to those that were not copied.
+    /// Adds the column `field` to the columns that were not copied, with the reason.
     pub fn skip(&mut self, field: &FieldRef, reason: &'static str) {
         let field = field.clone();
         self.skipped.push(Skipped { field, reason });
     }
 
-    /// The column of that name.
+    /// The first column of that name in host memory; `None` if the payload lacks the column or is on a device.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns().iter().find(|column| column.name == name)
     }
 
-    /// The elements, if the payload is a flat array in host memory.
+    /// The elements of the payload, if it is a flat array in host memory; else `None`.
     pub fn flat(&self) -> Option<Values<'_>> {
         match self.columns() {
             [only] if only.name.is_empty() => Some(only.values()),
@@ -437,8 +444,8 @@ impl Message {
         }
     }
 
-    /// Appends a column in host memory and returns the column to be filled; memory of earlier columns is reused. A payload on a
-    /// device is dropped.
+    /// Appends a column in host memory, and returns the column to be filled. Memory of earlier columns is reused, and their bytes
+    /// stay until they are overwritten. A payload on a device is dropped.
     pub fn add_column(&mut self, name: &str, dtype: Dtype, cells: Cells) -> &mut Column {
         let used = match self.used {
             Used::Host(used) => used,
@@ -462,7 +469,7 @@ impl Message {
         column
     }
 
-    /// The number of bytes of the payload, if it is in host memory; else 0.
+    /// The size of the payload, bytes, if it is in host memory; else 0.
     pub fn bytes(&self) -> usize {
         self.columns().iter().map(|column| column.data.len()).sum()
     }
@@ -474,10 +481,10 @@ impl Message {
         on_device + on_host
     }
 
-    /// Copies another message to host memory, its columns on a device included; allocated memory is reused.
+    /// Replaces this message by a copy of another in host memory, columns on a device included. Allocated memory is reused.
     ///
     /// # Errors
-    /// The driver's error.
+    /// The error of the GPU driver. After an error the payload lacks columns.
     pub fn fetch(&mut self, other: &Self) -> Result<(), DeviceFault> {
         self.copy_from(other);
         if let Data::Device(columns) = other.data() {
@@ -490,7 +497,7 @@ impl Message {
         Ok(())
     }
 
-    /// Frees the memory on a device.
+    /// Frees the message's memory on a device, and drops a payload in this memory.
     pub fn release_device(&mut self) {
         self.device_columns.clear();
         if let Used::Device(_) = self.used {
@@ -502,7 +509,7 @@ impl Message {
     /// the columns and the header, to be filled.
     ///
     /// # Errors
-    /// Lack of memory; the driver's error.
+    /// If the device or `budget` lacks memory, or the GPU driver fails.
     ///
     /// # Panics
     /// If a column has offsets, which only the host supports.
@@ -543,7 +550,7 @@ impl Message {
         Ok((&mut self.device_columns[..columns], &mut self.header))
     }
 
-    /// Gives the message a payload of this layout and an empty header, which `fill` writes.
+    /// Replaces the payload and the header: lays out a payload in host memory, clears the header, and calls `fill` to write both.
     pub fn write(&mut self, layout: &Layout, fill: impl FnOnce(&mut Payload<'_>, &mut Header)) {
         self.header.clear();
         self.lay_out(layout);
@@ -572,7 +579,7 @@ impl Message {
         }
     }
 
-    /// Gives the message a payload of this layout, and returns the columns to be filled. The header stays.
+    /// Gives the message a payload of this layout in host memory, and returns the columns to be filled. The header stays.
     pub fn lay_out(&mut self, layout: &Layout) -> &mut [Column] {
         self.clear_payload();
         self.rows = layout.rows;

@@ -1,50 +1,55 @@
+//! Metadata of a message: values by key, in memory that is reused.
+//!
+//! A removed key keeps the memory of its value, so that messages with the same keys allocate nothing. The number of such keys is
+//! bounded.
+
 use std::fmt::{self, Display, Write};
 use std::ops::Deref;
 
-/// A value of a message's metadata, of the types that dora has.
+/// A value of a message's metadata: a variant for each of dora's types of parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetadataValue {
-    /// Yes or no.
+    /// Boolean, which is kept and sent unchanged.
     Bool(bool),
-    /// A whole number.
+    /// Int64, such as `timestamp_ns`.
     Integer(i64),
-    /// A float.
+    /// Float64, such as `clock_skew_ppm`.
     Float(f64),
-    /// Text.
+    /// Text in UTF-8, such as `frame_id`.
     String(String),
-    /// Whole numbers.
+    /// List of int64, such as `shape`.
     ListInt(Vec<i64>),
-    /// Floats.
+    /// List of float64, such as `origin_m`.
     ListFloat(Vec<f64>),
-    /// Texts.
+    /// List of texts, such as `fields`.
     ListString(Names),
-    /// A time in UTC, ns since the Unix epoch.
+    /// Time in UTC, ns since 1970.
     Timestamp(i64),
 }
 
-/// A borrowed value of a message's metadata.
+/// A borrowed value of a message's metadata, with the variants of [`MetadataValue`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MetadataRef<'a> {
-    /// Yes or no.
+    /// Boolean, which is kept and sent unchanged.
     Bool(bool),
-    /// A whole number.
+    /// Int64, such as `timestamp_ns`.
     Integer(i64),
-    /// A float.
+    /// Float64, such as `clock_skew_ppm`.
     Float(f64),
-    /// Text.
+    /// Text in UTF-8, such as `frame_id`.
     String(&'a str),
-    /// Whole numbers.
+    /// List of int64, such as `shape`.
     ListInt(&'a [i64]),
-    /// Floats.
+    /// List of float64, such as `origin_m`.
     ListFloat(&'a [f64]),
-    /// Texts.
+    /// List of texts, such as `fields`.
     ListString(&'a [String]),
-    /// A time in UTC, ns since the Unix epoch.
+    /// Time in UTC, ns since 1970.
     Timestamp(i64),
 }
 
 impl MetadataValue {
-    /// The value, borrowed.
+    /// Borrows the value; texts and lists are not copied.
     pub fn as_ref(&self) -> MetadataRef<'_> {
         match self {
             Self::Bool(value) => MetadataRef::Bool(*value),
@@ -58,7 +63,7 @@ impl MetadataValue {
         }
     }
 
-    /// Assigns a copy of a value. Text and lists reuse their memory if the type stays the same.
+    /// Replaces the value by a copy of `value`. Texts and lists reuse their memory if the type stays the same.
     pub fn assign(&mut self, value: MetadataRef<'_>) {
         match (self, value) {
             (Self::String(to), MetadataRef::String(from)) => from.clone_into(to),
@@ -74,7 +79,7 @@ impl MetadataValue {
 }
 
 impl MetadataRef<'_> {
-    /// A copy of the value.
+    /// Copies the value, with its text or list.
     pub fn to_owned(self) -> MetadataValue {
         match self {
             Self::Bool(value) => MetadataValue::Bool(value),
@@ -89,7 +94,7 @@ impl MetadataRef<'_> {
     }
 }
 
-/// A list of texts that reuses the memory of earlier texts.
+/// A list of texts, such as names of joints. Removed texts leave their memory for later texts.
 #[derive(Clone, Default)]
 pub struct Names {
     texts: Vec<String>,
@@ -97,7 +102,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Appends the text of `name`.
+    /// Appends the text of `name` to the list.
     pub fn push(&mut self, name: impl Display) {
         if self.used == self.texts.len() {
             self.texts.push(String::new());
@@ -109,7 +114,7 @@ impl Names {
         let _ = write!(text, "{name}");
     }
 
-    /// Clears the list; keeps the allocated memory.
+    /// Removes all texts; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.used = 0;
     }
@@ -143,11 +148,11 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Most removed keys that are kept. Beyond that, a new key replaces a removed key, so that a sender that makes up keys can't fill
-/// the memory.
+/// Greatest number of removed keys that keep their memory. Beyond this number, a new key replaces a removed key, so that a sender
+/// that invents ever new keys can't fill the memory.
 const MANY_UNUSED: usize = 64;
 
-/// Metadata by key. A removed key keeps the memory of its value for the next value of that key.
+/// Metadata of a message: values by key. A removed key keeps the memory of its value for the next value of that key.
 #[derive(Clone, Default)]
 pub struct Metadata {
     /// Present keys in the order in which they were added, and behind them the removed keys.
@@ -156,12 +161,12 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// The value of a key.
+    /// The value of a key; `None` if the key is absent.
     pub fn get(&self, key: &str) -> Option<&MetadataValue> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Every key with its value, in the order in which they were added.
+    /// Iterates over the present keys and their values, in the order in which the keys were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &MetadataValue)> {
         self.entries[..self.used]
             .iter()
@@ -173,7 +178,7 @@ impl Metadata {
         self.used == 0
     }
 
-    /// Returns the value of a key to be overwritten; adds the key if absent.
+    /// Returns the value of a key, to be overwritten. An absent key is added, with an undefined value.
     pub fn set(&mut self, key: &str) -> &mut MetadataValue {
         let has_key = |(name, _): &(String, MetadataValue)| name == key;
         // Messages of a stream have the same keys in the same order.
@@ -210,17 +215,17 @@ impl Metadata {
         }
     }
 
-    /// Clears the metadata; keeps the allocated memory.
+    /// Removes all keys; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.used = 0;
     }
 
-    /// Sorts the entries by key.
+    /// Sorts the present keys by name.
     pub fn sort(&mut self) {
         self.entries[..self.used].sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     }
 
-    /// Copies other metadata into the allocated memory.
+    /// Replaces all keys by copies of other metadata, in the memory that is allocated already.
     pub fn copy_from(&mut self, other: &Self) {
         self.clear();
         for (key, value) in other.iter() {

@@ -1,3 +1,7 @@
+//! Memory that the payload of a message is written to when the message is published.
+//!
+//! An operation writes each payload once, to the memory that the payload is sent from.
+
 use super::{Column, Layout, Message};
 use robocache_device::{Dtype, Primitive};
 use std::ops::Range;
@@ -14,13 +18,13 @@ enum Memory<'a> {
     Body(&'a mut [u8], &'a [ColumnSpan]),
 }
 
-/// Byte ranges of a column in the body of a message: the offsets, then the data.
+/// Byte ranges of one column in the body of a message: the row offsets, then the elements.
 pub struct ColumnSpan {
-    /// The type of its elements.
+    /// Type of the column's elements.
     pub dtype: Dtype,
-    /// Byte range of the offsets; empty if the column has none.
+    /// Byte range of the row offsets, int32, in the body; empty if the column has no offsets.
     pub offsets: Range<usize>,
-    /// Byte range of the elements.
+    /// Byte range of the elements in the body.
     pub data: Range<usize>,
 }
 
@@ -34,7 +38,7 @@ impl<'a> Payload<'a> {
         Self(Memory::Message(columns))
     }
 
-    /// Copies the payload of a message of the same layout.
+    /// Copies the payload of a message of the same layout to this memory.
     pub fn copy_from(&mut self, message: &Message) {
         for (i, column) in message.columns().iter().enumerate() {
             self.column::<u8>(i).copy_from_slice(column.data.bytes());
@@ -42,7 +46,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The payload in the body of an Arrow IPC message, whose columns lie at `spans`.
+    /// Creates the payload in the body of an Arrow IPC message, whose columns lie at `spans`.
     pub fn in_body(body: &'a mut [u8], spans: &'a [ColumnSpan]) -> Self {
         Self(Memory::Body(body, spans))
     }
@@ -54,7 +58,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The elements of column `i`, of type `T`; with `u8` as `T`, their bytes.
+    /// The elements of column `i`, of type `T`, to be filled; with `u8` as `T`, the bytes of the elements.
     ///
     /// # Panics
     /// If column `i` does not exist or has another type.
@@ -67,7 +71,7 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// The elements of the first two columns.
+    /// The elements of the first two columns, of types `T` and `U`, to be filled.
     ///
     /// # Panics
     /// If there are fewer than two columns, or if they have other types.
@@ -85,7 +89,7 @@ impl<'a> Payload<'a> {
         (bytemuck::cast_slice_mut(first), bytemuck::cast_slice_mut(second))
     }
 
-    /// The offsets of the rows of the first two columns.
+    /// The row offsets of the first two columns, to be filled as [`offsets`](Self::offsets) says.
     pub fn both_offsets(&mut self) -> (&mut [i32], &mut [i32]) {
         match &mut self.0 {
             Memory::Message(columns) => {
@@ -99,7 +103,8 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The offsets of the rows of column `i`, one more than the number of rows, from 0; empty if the column is not ragged.
+    /// The row offsets of column `i`, to be filled with ascending offsets from 0, one more than there are rows. Empty if the column
+    /// is not ragged.
     pub fn offsets(&mut self, i: usize) -> &mut [i32] {
         match &mut self.0 {
             Memory::Message(columns) => &mut columns[i].offsets,
@@ -108,7 +113,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Returns two ranges of a body. The first must end before the second begins.
+/// Splits a body into two mutable ranges. The first range must end before the second begins.
 fn split_two<'a>(body: &'a mut [u8], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [u8], &'a mut [u8]) {
     let (before, after) = body.split_at_mut(second.start);
     (&mut before[first.clone()], &mut after[..second.len()])

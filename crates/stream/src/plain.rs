@@ -1,9 +1,9 @@
-//! Escaping of texts of senders and files, so that a terminal can show them.
+//! Escaping of texts from senders and files, so that a terminal shows their characters and does not obey them.
 
 use std::borrow::Cow;
 
 /// Escapes the characters of a text that a terminal obeys or shows as something else, such as `\u{1b}`. These are control
-/// characters, line breaks among them, and marks of the direction of writing.
+/// characters, line breaks among them, and marks of the direction of writing. A text without such characters is borrowed.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(needs_escape) {
         return text.into();

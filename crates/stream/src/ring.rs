@@ -5,10 +5,10 @@ crate::keys! {
     residence: String,
     /// Name of the ring and of its socket. A message in which this key is not a String is refused.
     ring: String,
-    /// Index of the slot in the ring.
+    /// Index, in the ring, of the slot that holds the payload.
     slot: i64,
-    /// Generation of the slot when the payload was complete: the slot holds the payload until its generation changes.
+    /// Generation of the slot when the payload was complete. The slot holds the payload until its generation changes.
     generation: i64,
-    /// Number of bytes of the payload.
+    /// Size of the payload in the slot, bytes.
     nbytes: i64,
 }

@@ -1,4 +1,6 @@
 //! The samples of a message: which of its rows are samples, and their stamps.
+//!
+//! A row that `valid` masks is never taken for a sample, and a value that is not finite in float32 is never converted.
 
 use super::{Message, form};
 use robocache_device::Values;
@@ -9,25 +11,25 @@ pub enum SamplesError {
     /// The payload is not a flat array.
     #[error("the payload is a struct (allowed: a flat array of samples of {dim} values)")]
     Struct {
-        /// Number of values of a sample.
+        /// Number of values that a sample must have.
         dim: usize,
     },
-    /// The number of values is not that of one sample.
+    /// The number of values is not `dim`, the number of one sample.
     #[error("{values} values (allowed: {dim}, one sample; for several samples, a stamp for each in `timestamps_ns`)")]
     Length {
-        /// Number of values in the message.
+        /// Received number of values.
         values: usize,
-        /// Number of values of a sample.
+        /// Number of values that a sample must have.
         dim: usize,
     },
-    /// The number of values is not that of one sample for each stamp.
+    /// The number of values is not `dim` for each stamp.
     #[error("{stamps} `timestamps_ns` with {values} values (allowed: {dim} values for each)")]
     Stamps {
-        /// Number of stamps in the message.
+        /// Received number of `timestamps_ns`.
         stamps: usize,
-        /// Number of values in the message.
+        /// Received number of values.
         values: usize,
-        /// Number of values of a sample.
+        /// Number of values that a sample must have.
         dim: usize,
     },
     /// The message has no stamp. A node gives such a message the time of its publication.
@@ -42,11 +44,11 @@ pub enum SamplesError {
         if *samples == 1 { format!(", or [{dim}]") } else { String::new() }
     )]
     Shape {
-        /// Shape in the message.
+        /// Received `shape`.
         shape: Vec<i64>,
-        /// Number of samples in the message.
+        /// Number of samples in the message, one for each stamp.
         samples: usize,
-        /// Number of values of a sample.
+        /// Number of values that a sample must have.
         dim: usize,
     },
     /// The values have other names or another order than in the configuration.
@@ -55,29 +57,29 @@ pub enum SamplesError {
         found.join(", "), wanted.join(", ")
     )]
     Fields {
-        /// Names in the message.
+        /// Received names of the values, `fields`.
         found: Vec<String>,
-        /// Names in the configuration.
+        /// Configured names of the values, in order.
         wanted: Vec<String>,
     },
     /// A row has a value that is NaN or infinite in float32.
     #[error("value {channel} of row {row} is {value}, not finite in float32")]
     NonFinite {
-        /// Index of the row.
+        /// Index of the row in the message.
         row: usize,
-        /// Index in the row of the first such value.
+        /// Index in the row of the first value that is not finite.
         channel: usize,
-        /// The value in float32.
+        /// First value that is not finite, in float32.
         value: f32,
     },
 }
 
-/// A sample of a message: [`Message::samples`].
+/// One sample of a message, as [`Message::samples`] returns it.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleRow<'a> {
     /// Index of the row in the message.
     pub row: usize,
-    /// Capture time, ns.
+    /// Capture time of the sample, ns.
     pub stamp_ns: i64,
     /// Values of the sample.
     pub values: Values<'a>,
@@ -104,7 +106,7 @@ impl SampleRow<'_> {
     }
 }
 
-/// Iterator over the samples of a message, in the order of its rows: [`Message::samples`].
+/// Iterator of [`Message::samples`] over the samples of a message, in the order of its rows.
 #[derive(Clone)]
 pub struct SampleRows<'a> {
     message: &'a Message,
@@ -175,7 +177,8 @@ impl Message {
         })
     }
 
-    /// Checks that the values have the names `wanted`. Values without names pass, and so do any names if `wanted` is empty.
+    /// Checks that the `fields` of the message are the names `wanted`, in this order. Values without names pass, and so do any
+    /// names if `wanted` is empty.
     pub fn check_fields(&self, wanted: &[String]) -> Result<(), SamplesError> {
         let found = self.header.fields.get().unwrap_or_default();
         if wanted.is_empty() || found.is_empty() || found == wanted {
@@ -223,7 +226,8 @@ impl Message {
         }
     }
 
-    /// Returns the first row from `next_row` on that is a sample, and its stamp; moves `next_row` to the row after it.
+    /// Returns the first row from `next_row` on that is a sample, and its stamp, ns; moves `next_row` to the row after it. Returns
+    /// `None` if no further row is a sample.
     pub fn next_sample(&self, next_row: &mut usize) -> Option<(usize, i64)> {
         let stamps = self.stamps();
         let valid = self.header.valid.get().unwrap_or_default();
@@ -239,7 +243,8 @@ impl Message {
         None
     }
 
-    /// The stamp of each row.
+    /// The capture time of each row, ns, in the order of the rows. A message without `timestamps_ns` has one row, at
+    /// `timestamp_ns`.
     pub fn stamps(&self) -> &[i64] {
         match self.header.timestamps_ns.get() {
             None | Some([]) => std::slice::from_ref(self.header.timestamp_ns.or_empty()),

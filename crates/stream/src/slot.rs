@@ -1,4 +1,6 @@
 //! Payloads in slots of a ring: the layout of their columns in a slot, and the messages that are copied from them.
+//!
+//! A reader does not trust a slot: bytes beyond the payload, offsets that do not rise and text that is not UTF-8 are errors.
 
 use super::{Cells, Column, ColumnSpan, Header, Key, Layout, Message, MessageError, Payload, ring};
 use robocache_device::Dtype;
@@ -78,12 +80,12 @@ impl SlotLayout {
         self.bytes
     }
 
-    /// The text that describes the layout.
+    /// The text that describes the layout to readers of the slot.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The offset of a column's elements in the slot, bytes, and their number of bytes.
+    /// The offset in the slot of the elements of column `i`, and the size of these elements, bytes.
     pub fn column(&self, i: usize) -> (usize, usize) {
         let data = &self.spans[i].data;
         (data.start, data.len())
@@ -97,7 +99,7 @@ impl SlotLayout {
     /// Copies the payload of a message of this layout to a slot.
     ///
     /// # Errors
-    /// The device's error.
+    /// The device's error if the copy to the slot fails.
     pub fn write(&self, message: &Message, slot: &mut SlotMut<'_>) -> Result<(), RingError> {
         for (span, column) in self.spans.iter().zip(message.columns()) {
             slot.write(span.data.start, column.data.bytes())?;
@@ -109,14 +111,14 @@ impl SlotLayout {
     }
 }
 
-/// A column of a payload that is in a ring.
+/// One column of a payload in a slot of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotColumn<'a> {
     /// The field's name; empty for the only column of a flat array.
     pub name: &'a str,
-    /// The type of its elements.
+    /// Type of the column's elements.
     pub dtype: Dtype,
-    /// Number of elements of a row.
+    /// Number of elements in each row of the column.
     pub cells: Cells,
     /// Byte range of the row offsets, int32, in the payload; empty if the column is not ragged.
     pub offsets: Range<usize>,
@@ -159,7 +161,7 @@ fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_
     Some((rows, columns))
 }
 
-/// A payload that is in a ring.
+/// Payload in a slot of a ring, with the layout that the slot describes.
 pub struct SlotPayload {
     /// Slot that holds the payload until this value is dropped.
     pub taken: RingPayload,
@@ -167,10 +169,10 @@ pub struct SlotPayload {
 }
 
 impl SlotPayload {
-    /// Takes the payload that the ticket in a header names.
+    /// Takes a payload from its ring, as the ticket in `header` locates it: ring, slot, generation and size.
     ///
     /// # Errors
-    /// The error of the ticket or of the ring.
+    /// [`RingError`] if the ticket is not valid, or the payload can't be taken from the ring.
     pub fn take(header: &Header, readers: &mut Readers) -> Result<Self, RingError> {
         Self::of(readers.take(&header.ticket())?)
     }
@@ -191,12 +193,12 @@ impl SlotPayload {
         }
     }
 
-    /// Number of rows.
+    /// The number of rows of the payload.
     pub fn rows(&self) -> usize {
         parse(&self.descriptor).map_or(0, |(rows, _)| rows)
     }
 
-    /// The columns of the payload.
+    /// The columns of the payload, in the order of the layout.
     pub fn columns(&self) -> impl Iterator<Item = SlotColumn<'_>> {
         parse(&self.descriptor)
             .into_iter()
@@ -206,12 +208,12 @@ impl SlotPayload {
 }
 
 impl Header {
-    /// True if the payload is in a ring.
+    /// True if the payload is in a ring, and not in the message.
     pub fn is_resident(&self) -> bool {
         ring::ring.get(self).is_some()
     }
 
-    /// The ticket for a payload in a ring, from the keys of the header.
+    /// The ticket, which locates a payload by its ring, slot, generation and size, from the keys of the header.
     pub fn ticket(&self) -> Ticket<'_> {
         let size = |key: Key<i64>| usize::try_from(key.get(self).unwrap_or(0)).unwrap_or(usize::MAX);
         Ticket {
@@ -238,10 +240,12 @@ impl Header {
 }
 
 impl Message {
-    /// Copies the payload from the ring that the header names, into memory that is reused.
+    /// Copies the payload from the ring that the header names to host memory of this message, which is reused. Removes the keys
+    /// that locate the payload.
     ///
     /// # Errors
-    /// [`MessageError::Ring`]; the contradictions that [`check`](Self::check) finds.
+    /// [`MessageError::Ring`] if the payload can't be copied from the ring, and the errors of [`check`](Self::check). After an
+    /// error the payload of the message is undefined.
     pub fn take_resident(&mut self, readers: &mut Readers) -> Result<(), MessageError> {
         self.clear_payload();
         let failed = |error: RingError| MessageError::Ring(error.to_string());
@@ -268,7 +272,7 @@ impl Message {
     }
 }
 
-/// True if the offsets of a ragged column rise from 0 to its number of elements.
+/// True if the offsets of a ragged or text column never descend, from 0 to its number of elements. True for any other column.
 fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
     let (Cells::Ragged(total) | Cells::Text(total)) = cells else {
         return true;
@@ -278,7 +282,7 @@ fn are_offsets(offsets: &[i32], cells: Cells) -> bool {
         && offsets.windows(2).all(|pair| pair[0] <= pair[1])
 }
 
-/// True if each row of a column of text is valid UTF-8.
+/// True if each row of a column of text is valid UTF-8. True for any other column.
 fn is_text(column: &Column) -> bool {
     let mut rows = 0..column.offsets.len().saturating_sub(1);
     !matches!(column.cells, Cells::Text(_)) || rows.all(|row| std::str::from_utf8(column.row(row).bytes()).is_ok())

@@ -1,8 +1,8 @@
 //! Writes the values at targets, one group of channels at a time: [`Rows`].
 //!
-//! A [`Rule`] picks the samples of a target by its [mode](super::Interpolation) (`pick.rs`). The plain modes take the samples
-//! channel by channel with one weight (`channels.rs`); `curve.rs` has angles and the curves through four samples, and `rotation.rs`
-//! has rotations.
+//! A [`Rule`] picks the samples of a target by its [mode](super::Interpolation) (`pick.rs`). The plain modes (`previous`,
+//! `nearest`, `linear`) blend the samples channel by channel with one weight (`channels.rs`). `curve.rs` has angles and the curves
+//! through four samples, and `rotation.rs` has rotations.
 //!
 //! On a device, `kernels/time.cuh` computes the plain modes with the same bits, and `kernels/modes.cuh` the other modes.
 //! `make check-layout` compares the codes of the modes in the kernels with those here. Only `rotvec` is computed on the CPU alone:
@@ -18,7 +18,8 @@ use robocache_device::{Float, Real, convert};
 use std::ops::Range;
 
 impl Rule {
-    /// True if a finite sample can be used. If the mode is one for rotations, the channels must be a rotation.
+    /// True if the rule can use a sample whose channels are finite. The modes for rotations also need the channels to be a
+    /// rotation.
     pub fn takes<S: Float>(&self, sample: &[S]) -> bool {
         !self.mode.is_rotation() || rotation::is_rotation_sample(self.mode, sample)
     }
@@ -30,7 +31,8 @@ impl Rule {
         modes_pick_alike && self.limits == other.limits
     }
 
-    /// Writes the values of at most [`ROWS`] rows from the samples in `picks`. `written` keeps the worst outcome of each row.
+    /// Writes the values of at most [`ROWS`] rows from the samples in `picks`. `written` has the worst outcome of each row so far,
+    /// and is updated.
     #[inline(always)]
     fn write<'a, S: Float, T: Float<Real = S::Real>>(
         &self,
@@ -102,7 +104,7 @@ impl Rule {
     }
 }
 
-/// Output for the values at some targets: some channels of each row.
+/// Output buffer for the values at some targets: a range of channels in each row.
 pub struct Rows<'a, T> {
     /// The targets, one for each row, ns.
     pub targets: &'a [i64],
@@ -110,7 +112,7 @@ pub struct Rows<'a, T> {
     pub out: &'a mut [T],
     /// Number of elements of a row.
     pub columns: usize,
-    /// Channels that are written.
+    /// Range of each row that is written, in elements.
     pub channels: Range<usize>,
     /// Value to write at targets that have no valid value.
     pub fill: T,
@@ -120,8 +122,8 @@ impl<T: Float> Rows<'_, T> {
     /// Writes the value at each target, one group of channels at a time, or `fill` if a group has no valid value. [`pick`] chooses
     /// the samples; [`write()`] or the mode's own function computes the value.
     ///
-    /// `until` returns the number of samples at or before the target of a row. The rules must [take](Rule::takes) every sample.
-    /// `done` is called once for each row, with the worst outcome of its groups.
+    /// `times` are those of all samples, ns, ascending. `until` returns the number of samples at or before the target of a row. The
+    /// rules must [take](Rule::takes) every sample. `done` is called once for each row, with the worst outcome of its groups.
     #[inline(always)]
     pub fn write<'a, S: Float<Real = T::Real>>(
         self,
@@ -166,7 +168,7 @@ impl<T: Float> Rows<'_, T> {
         &mut self.out[row * self.columns..][self.channels.clone()]
     }
 
-    /// Fills a row whose value the type can't hold, and marks it as an overflow.
+    /// Replaces all values of a row by the fill value, and records an overflow, unless `is_finite` says that all are finite.
     fn check(&mut self, row: usize, is_finite: bool, written: &mut [Written]) {
         if !is_finite {
             let fill = self.fill;
@@ -181,7 +183,8 @@ mod tests {
     use super::super::Limits;
     use super::*;
 
-    /// Compares rows that are computed together with the same rows alone; some rows are held and some are filled.
+    /// Compares rows that are computed together with the same rows computed alone. Some rows hold the newest sample, and some get
+    /// the fill value.
     #[test]
     fn a_value_does_not_depend_on_the_other_rows() {
         let times: Vec<i64> = (0..30).map(|i| i * 10 + i % 7 + 50 * (i / 13)).collect();

@@ -1,10 +1,11 @@
-//! Writes the channels of a row: `write` for the plain modes, `write_each` channel by channel for the other modes.
+//! Writes the channels of a row: `write` for the plain modes, `write_each` channel by channel for the other modes. A value that is
+//! not finite in the published type is never left in the output: the fill value takes its place.
 
 use super::pick::Pick;
 use robocache_device::{Float, Real, convert, zip_map};
 
-/// Number of rows that are written at a time. Groups of channels share the samples that are picked for these rows, and the rows'
-/// rotations are computed side by side.
+/// Number of rows that are written at a time. The groups of channels share the samples that are picked for these rows, and the
+/// rotations of these rows are computed side by side.
 pub(super) const ROWS: usize = 8;
 
 /// Outcome of writing a target, from best to worst.
@@ -14,7 +15,7 @@ pub enum Written {
     Value,
     /// The fill value was written: the samples give no valid value.
     Fill,
-    /// The fill value was written: the type can't hold the value.
+    /// The fill value was written: the computed value overflows the published type.
     Overflow,
 }
 
@@ -51,7 +52,7 @@ pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
     Written::Overflow
 }
 
-/// Writes a value for each channel. Returns whether all written values are finite.
+/// Writes `value(channel)` to each channel of `out`. Returns whether all written values are finite.
 pub(super) fn write_each<T: Float>(out: &mut [T], value: impl Fn(usize) -> T::Real) -> bool {
     let mut is_finite = true;
     for (channel, out) in out.iter_mut().enumerate() {

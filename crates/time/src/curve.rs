@@ -20,7 +20,8 @@ pub(super) struct Knots {
 }
 
 impl Knots {
-    /// Finds the samples on both sides of the bracket. An outer sample further than `max_gap` from its neighbour counts as missing.
+    /// Finds the samples on both sides of the bracket. An outer sample further than `max_gap` ns from its neighbour counts as
+    /// missing.
     pub(crate) fn of(times: &[i64], before: usize, after: usize, max_gap: i64) -> Self {
         let gap = |earlier: usize| times[earlier + 1].saturating_sub(times[earlier]);
         let near = |earlier: &usize| gap(*earlier) <= max_gap;
@@ -39,7 +40,8 @@ impl Knots {
     }
 }
 
-/// Tangent at one end of the bracket: the factors of the difference within the bracket, and of the difference outside of this end.
+/// Tangent at one end of the bracket: `inner` is the factor of the difference of values within the bracket, `outer` that of the
+/// difference beyond this end.
 #[derive(Clone, Copy)]
 enum Tangent<R> {
     /// `inner * within + outer * outside`: Bessel's tangent, the slope of the parabola through the three samples. Without an outer
@@ -79,8 +81,8 @@ impl<R: Real> Tangent<R> {
         }
     }
 
-    /// The tangent times `h`. `within` is the difference of the values within the bracket, `outside` the difference beyond this
-    /// end, and `other` the difference beyond the other end.
+    /// The tangent times `h`, the distance between the samples of the bracket. The argument `within` is the difference of the
+    /// values within the bracket, `outside` the difference beyond this end, and `other` the difference beyond the other end.
     fn times_h(self, within: R, outside: R, other: R) -> R {
         let zero = R::from_f64(0.0);
         let same_sign = |a: R, b: R| (a > zero && b > zero) || (a < zero && b < zero);

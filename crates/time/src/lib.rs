@@ -1,4 +1,5 @@
-//! Time: int64 nanoseconds, the grid of targets, and the value of a stream at a target.
+//! Time: int64 nanoseconds, the grid of target times, and the value of a sensor stream at a target. Times are floats only for
+//! display, and in the weights of an interpolation.
 
 #![warn(unreachable_pub)]
 
@@ -33,8 +34,8 @@ pub fn is_stamp_in_range(stamp_ns: i64) -> bool {
     (-GREATEST..=GREATEST).contains(&stamp_ns)
 }
 
-/// The unit that a stamp seems to be in, if that is not ns. Read in this unit, the stamp is within a day of its arrival, and over
-/// ten times nearer to it than read in ns.
+/// Returns the unit that a stamp seems to be in, such as `seconds`; `None` if the unit is ns or unclear. Read in the returned unit,
+/// the stamp is within a day of its arrival, and over ten times nearer to the arrival than read in ns.
 pub fn unit_of_stamp(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
     const DAY_NS: u64 = 86_400_000_000_000;
     const UNITS: [(i64, &str); 3] = [
@@ -50,14 +51,15 @@ pub fn unit_of_stamp(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
     (stamp_ns > 0 && apart_ns < DAY_NS && apart_ns < apart(1) / 10).then_some(unit)
 }
 
-/// The unit of stamps that advance by one while `ns_per_step` nanoseconds pass, if it is not ns.
+/// Returns the unit of stamps that increase by 1 in about `ns_per_step` nanoseconds, to within a factor of 3; `None` if no unit but
+/// ns fits.
 pub fn unit_of_pace(ns_per_step: f64) -> Option<&'static str> {
     let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
     let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));
     units.into_iter().find(is_near).map(|(_, unit)| unit)
 }
 
-/// The grid of targets: whole multiples of a period, in ns of capture time.
+/// The grid of target times: whole multiples of a period, in ns of capture time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeGrid {
     period: i64,
@@ -76,13 +78,13 @@ impl TimeGrid {
         self.period
     }
 
-    /// The index of the first target at or after `time`.
+    /// The index of the first target at or after `time`, ns.
     pub fn index_at_or_after(self, time: i64) -> i64 {
         let below = time.div_euclid(self.period);
         below + i64::from(time.rem_euclid(self.period) != 0)
     }
 
-    /// The index of the last target at or before `time`.
+    /// The index of the last target at or before `time`, ns.
     pub fn index_at_or_before(self, time: i64) -> i64 {
         time.div_euclid(self.period)
     }

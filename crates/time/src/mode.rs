@@ -8,13 +8,13 @@
 use robocache_yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
 
-/// Mode in which the value at a target is computed from the samples around it.
+/// Interpolation mode: how the value at a target is computed from the samples around the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Interpolation {
     /// The newest sample at or before the target.
     Previous = 0,
-    /// The nearer sample; a tie takes the earlier one.
+    /// The sample whose time is nearest to the target; at equal distances the earlier sample.
     Nearest = 1,
     /// The straight line between the two samples around the target.
     Linear = 2,
@@ -49,7 +49,7 @@ impl Interpolation {
         Self::Pchip,
     ];
 
-    /// The mode's name in a configuration.
+    /// The mode's name in a configuration, such as `rot6d`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Previous => "previous",
@@ -75,7 +75,7 @@ impl Interpolation {
         self as u32
     }
 
-    /// The keys of the [`Limits`] that the mode uses.
+    /// Configuration keys of the [`Limits`] that the mode uses.
     pub const fn limits(self) -> &'static [&'static str] {
         match self {
             Self::Previous | Self::Nearest => &["max_age_ms"],
@@ -92,7 +92,7 @@ impl Interpolation {
         }
     }
 
-    /// Number of channels of a group of this mode, if it is fixed: 4 for a quaternion.
+    /// Number of channels that a group of this mode must have, such as 4 for a quaternion; `None` if any number will do.
     pub const fn width(self) -> Option<usize> {
         match self {
             Self::Slerp => Some(4),
@@ -102,7 +102,7 @@ impl Interpolation {
         }
     }
 
-    /// True if values are rotations, so that samples which are not a rotation can't be used.
+    /// True if the mode interpolates rotations, so that samples which are not a rotation can't be used.
     pub const fn is_rotation(self) -> bool {
         self.width().is_some()
     }
@@ -138,13 +138,13 @@ impl<'de> Deserialize<'de> for Interpolation {
     }
 }
 
-/// Position of a quaternion's w.
+/// Position of w among the four channels of a quaternion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuaternionOrder {
-    /// Last: ROS, SciPy.
+    /// w is the last channel, as in ROS and SciPy.
     #[default]
     Xyzw,
-    /// First: MuJoCo, Isaac.
+    /// w is the first channel, as in MuJoCo and Isaac.
     Wxyz,
 }
 
@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for QuaternionOrder {
 pub struct Rule {
     /// Mode in which the value at a target is computed.
     pub mode: Interpolation,
-    /// Greatest distances of the samples from a target.
+    /// Greatest distances of the samples from a target. Beyond them the value is not valid.
     pub limits: Limits,
     /// `slerp`: true if the quaternion of a rotation is the one with w >= 0; false if it is the one in the hemisphere of the sample
     /// before the target.
@@ -189,11 +189,11 @@ impl Rule {
 /// Greatest distances of samples from a target, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `previous` and `nearest`: the largest distance to the sample.
+    /// Limit of `previous` and `nearest`: the largest distance of the sample from the target, ns.
     pub max_age: i64,
-    /// Other modes: the largest distance between the two samples.
+    /// Limit of all other modes: the largest distance between the two samples around the target, ns.
     pub max_gap: i64,
-    /// Other modes: the longest time for which the newest sample is held.
+    /// Limit of all other modes: the longest time for which the newest sample is held after its own time, ns.
     pub extrapolate: i64,
 }
 

@@ -1,27 +1,27 @@
-//! Picks the samples that give the value at a target.
+//! Picks the samples that give the value at a target. A sample beyond the limits of its mode is never picked.
 
 use super::mode::{Interpolation, Limits};
 
-/// The samples that give the value at a target.
+/// Indices of the samples that give the value at a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pick {
-    /// No valid value.
+    /// No valid value: no sample is within the limits.
     Invalid,
-    /// The value of this sample.
+    /// The value of the sample with this index.
     Sample(usize),
     /// A value between two samples: for `linear`, `before + weight * (after - before)`. The mode decides which further samples
     /// count.
     Between {
-        /// The newest sample before the target.
+        /// Index of the newest sample before the target.
         before: usize,
-        /// The oldest sample after the target.
+        /// Index of the oldest sample after the target.
         after: usize,
         /// `(target - before) / (after - before)` of their times, in 0..1.
         weight: f64,
     },
 }
 
-/// Picks the samples that give the value at `target`, by the ascending `times` of all samples.
+/// Picks the samples that give the value at `target`, ns, by the ascending `times` of all samples, ns.
 ///
 /// `until` is the number of samples at or before the target, `times.partition_point(|&t| t <= target)`, which is looked up once for
 /// all groups of channels. A sample exactly at the target is picked whatever the mode.

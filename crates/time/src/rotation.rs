@@ -1,7 +1,7 @@
 //! Rotations: `slerp`, and `rot6d` and `rotvec` through it.
 //!
-//! All modes but `rotvec` use multiplications, additions, divisions and square roots alone. `rotvec` also needs a sine, a cosine
-//! and an arc tangent, from [`robocache_geometry::angle`].
+//! All modes but `rotvec` use multiplications, additions, divisions and square roots alone, so that a GPU computes the same bits.
+//! The mode `rotvec` also needs a sine, a cosine and an arc tangent, from [`robocache_geometry::angle`].
 
 use super::channels::{ROWS, write_each};
 use super::mode::{Interpolation, QuaternionOrder, Rule};
@@ -10,11 +10,11 @@ use robocache_device::{Float, Real};
 use robocache_geometry::quaternion::{self, Quaternion};
 use robocache_geometry::vector::{dot, norm, rejection, unit};
 
-/// Least and greatest norm of a vector that can be part of a rotation.
+/// Smallest and largest norm of a vector that can be part of a rotation.
 const NORMS: [f64; 2] = [1e-6, 1e18];
 
-/// Number of terms of the polynomial for slerp, and the factor of the last term that balances the error. Source: Eberly, A Fast and
-/// Accurate Algorithm for Computing SLERP, Journal of Graphics, GPU, and Game Tools 15(3), 2011.
+/// Number of terms of the polynomial for slerp. `BALANCE` is the factor of its last term, which balances the error. Source: Eberly,
+/// A Fast and Accurate Algorithm for Computing SLERP, Journal of Graphics, GPU, and Game Tools 15(3), 2011.
 const TERMS: usize = 16;
 const BALANCE: f64 = 1.92697;
 
@@ -31,7 +31,7 @@ const U_V: [[f64; 2]; TERMS] = {
     terms
 };
 
-/// True if the channels of a sample are a rotation.
+/// True if the channels of a sample are a rotation, in the representation of the mode.
 pub(super) fn is_rotation_sample<S: Float>(mode: Interpolation, sample: &[S]) -> bool {
     match mode {
         Interpolation::Slerp => has_direction(read::<S, 4>(sample)),
@@ -43,7 +43,7 @@ pub(super) fn is_rotation_sample<S: Float>(mode: Interpolation, sample: &[S]) ->
     }
 }
 
-/// Writes a sample, normalised. Returns whether it is finite.
+/// Writes the normalised rotation of one sample, as the value at a target. Returns whether all written values are finite.
 pub(super) fn hold<S: Float, T: Float<Real = S::Real>>(rule: &Rule, sample: &[S], out: &mut [T]) -> bool {
     match rule.mode {
         Interpolation::Slerp => put(canonical(rule, unit(read(sample))), out),
@@ -55,7 +55,7 @@ pub(super) fn hold<S: Float, T: Float<Real = S::Real>>(rule: &Rule, sample: &[S]
     }
 }
 
-/// Computes the rotation of each row that is between two samples, and passes it to `put`.
+/// Computes the rotation of each row that is between two samples, and passes the row and the rotation's channels to `put`.
 pub(super) fn between<'a, S: Float>(
     rule: &Rule,
     picks: &[Pick],
@@ -92,7 +92,7 @@ fn has_direction<R: Real, const N: usize>(a: [R; N]) -> bool {
     norm >= R::from_f64(NORMS[0]) && norm <= R::from_f64(NORMS[1])
 }
 
-/// Chooses the one of a rotation's two quaternions, `q` and `-q`, that the rule asks for.
+/// Returns the quaternion `q` or `-q`, which is the same rotation: the one with w >= 0 if the rule is `canonical`, else `q`.
 fn canonical<R: Real>(rule: &Rule, q: Quaternion<R>) -> Quaternion<R> {
     let w = match rule.order {
         QuaternionOrder::Xyzw => q[3],
@@ -106,7 +106,7 @@ fn canonical<R: Real>(rule: &Rule, q: Quaternion<R>) -> Quaternion<R> {
 }
 
 /// Computes the unit quaternion of each row that is between two samples, on the shorter arc and in the hemisphere of the first
-/// sample. A row is a SIMD lane: each term of the polynomial waits for the term before, but loops over lanes vectorize.
+/// sample. Each row is a SIMD lane: a term of the polynomial depends on the term before, but loops over lanes vectorize.
 fn slerp<W: Real, R: Real>(
     picks: &[Pick],
     quaternion: impl Fn(usize) -> Quaternion<R>,

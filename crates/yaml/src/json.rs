@@ -1,11 +1,11 @@
 use serde_yaml::Value;
 use std::fmt;
 
-/// A YAML value, shown as JSON on one line, for the log.
+/// YAML value that is displayed as JSON on one line, for errors and the log.
 pub struct Json<'a>(pub &'a Value);
 
 impl Json<'_> {
-    /// Formats the value as JSON, but a text without quotes, like a name.
+    /// Formats the value as JSON, but a string without quotes, as names are written.
     pub fn bare(&self) -> String {
         self.0.as_str().map_or_else(|| self.to_string(), str::to_owned)
     }

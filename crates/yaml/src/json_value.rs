@@ -1,6 +1,7 @@
-//! JSON as other programs write it: Python's `NaN` and `Infinity` are numbers, and an object may have a key several times.
+//! Parser of JSON as other programs write it: Python's `NaN` and `Infinity` are numbers, and a JSON object may have a key several
+//! times.
 
-/// Greatest depth of lists and objects within each other.
+/// Greatest depth to which lists and objects may be nested.
 const DEEPEST: usize = 128;
 
 /// A JSON value. The entries of an object keep their order, and a repeated key keeps all its entries.
@@ -20,7 +21,7 @@ impl JsonValue {
     /// Parses a JSON text.
     ///
     /// # Errors
-    /// The text is not JSON, has a number beyond float64, or has more than 128 lists and objects within each other.
+    /// The text is not JSON, has a number beyond float64, or nests lists and objects more than 128 deep.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser { text, at: 0 };
         let value = parser.value(0)?;
@@ -30,7 +31,7 @@ impl JsonValue {
         }
     }
 
-    /// The first value of a key, if this is an object that has the key.
+    /// The first value of a key, if the value is an object that has the key; else `None`.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -38,7 +39,7 @@ impl JsonValue {
         }
     }
 
-    /// The text, if this is a text.
+    /// The text, if the value is a text; else `None`.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -46,7 +47,7 @@ impl JsonValue {
         }
     }
 
-    /// The items, if this is a list; else an empty slice.
+    /// The items, if the value is a list; else an empty slice.
     pub fn list(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
@@ -131,19 +132,19 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// Skips white space, and returns the next character without taking it.
+    /// Skips white space, and returns the next character, which stays unread; `None` at the end of the text.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
         self.text[self.at..].chars().next()
     }
 
-    /// Returns the error that `wanted` is missing at this place.
+    /// Returns the error that `wanted` is missing at the parser's position.
     fn missing<T>(&self, wanted: &str) -> Result<T, String> {
         Err(format!("no {wanted} at byte {} of the text", self.at))
     }
 
-    /// Skips white space, and takes the character `wanted`.
+    /// Skips white space, and then the character `wanted`, which must come next.
     fn take(&mut self, wanted: char) -> Result<(), String> {
         if self.peek() != Some(wanted) {
             return self.missing(&format!("`{wanted}`"));
@@ -152,7 +153,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Takes items with commas between them, from one bracket to the other.
+    /// Parses items with commas between them, from the bracket `open` to the bracket `close`. The function `item` parses one item.
     fn items(
         &mut self,
         open: char,
@@ -172,7 +173,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes a string.
+    /// Parses a string with its quotes and escapes.
     fn string(&mut self) -> Result<String, String> {
         self.take('"')?;
         let mut text = String::new();

@@ -1,4 +1,5 @@
-//! YAML texts that come from outside: configurations, and the metadata of recordings.
+//! Reads YAML texts that come from outside: configurations, and the metadata of recordings. A text that would take the parser long
+//! is refused before it is parsed.
 
 #![warn(unreachable_pub)]
 
@@ -16,11 +17,11 @@ pub use read::{Misread, from_value};
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
-/// Length of the longest text that is read, bytes.
+/// Length of the longest text that is read, bytes. Longer texts are refused.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Greatest depth of brackets within one another. The parser's time grows with the square of the depth, and the parser itself
-/// refuses 128.
+/// Greatest depth of brackets within one another. The parser's time grows with the square of the depth. The parser itself refuses a
+/// depth of 128.
 const MAX_DEPTH: usize = 100;
 
 /// The reason why a text is not YAML of the expected form.
@@ -29,8 +30,8 @@ pub enum YamlError {
     /// The text is longer than [`MAX_BYTES`].
     #[error("it is longer than {MAX_BYTES} bytes")]
     TooLong,
-    /// Brackets are too deep in one another.
-    #[error("line {line}: brackets lie more than {MAX_DEPTH} deep in one another")]
+    /// Brackets are nested more than 100 deep.
+    #[error("line {line}: brackets are nested more than {MAX_DEPTH} deep")]
     TooDeep {
         /// The line of the bracket, from 1 on.
         line: usize,
@@ -38,7 +39,7 @@ pub enum YamlError {
     /// The text has more than one document.
     #[error("it holds several documents, which lines of `---` divide (allowed: one)")]
     Several,
-    /// A value that its tag, such as `!!int`, does not allow.
+    /// A value does not fit its tag, such as `!!int`.
     #[error("line {line} column {column}: the value does not fit its tag")]
     Tag {
         /// The line of the value, from 1 on.
@@ -46,7 +47,7 @@ pub enum YamlError {
         /// The column of the value, from 1 on.
         column: usize,
     },
-    /// Anything else that the parser refuses.
+    /// Any other error of the parser.
     #[error("{0}")]
     Yaml(serde_yaml::Error),
 }
@@ -65,21 +66,22 @@ impl From<serde_yaml::Error> for YamlError {
     }
 }
 
-/// Reads a YAML text as a `T`.
+/// Reads a YAML text as a `T`. A map that has a key twice is an error.
 ///
 /// # Errors
-/// The text is not YAML, has a key twice, or is not a `T`. The error names the line or the key, what came and what is allowed.
+/// The text is not YAML, has a key twice, or is not a `T`. The error names the line or the key, the refused value and the allowed
+/// values.
 pub fn read_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let value = value(text).map_err(|error| error.to_string())?;
     from_value(&value).map_err(|misread| misread.to_string())
 }
 
-/// Reads a text in whose maps each key stands once. A text that would take the parser long is refused at once.
+/// Reads a YAML text as a value. Refuses a map that has a key twice, and a text that would take the parser long.
 pub fn value(text: &str) -> Result<Value, YamlError> {
     from_str::<text::Unique>(text).map(|text::Unique(value)| value)
 }
 
-/// Reads a text. A text that would take the parser long is refused at once. A byte order mark, which some editors put before the
+/// Reads a YAML text as a `T`. Refuses a text that would take the parser long. A byte order mark, which some editors put before the
 /// text, is removed: the parser takes it for a document of its own.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -115,9 +117,9 @@ mod tests {
     fn a_text_that_would_take_long_is_refused_at_once() {
         let deep = |open: &str, close: &str| format!("a: 1\nb: {}{}", open.repeat(100_000), close.repeat(100_000));
         let cases = [
-            (deep("[", "]"), "line 2: brackets lie more than 100 deep"),
-            (deep("{a: ", "}"), "line 2: brackets lie more than 100 deep"),
-            (deep("[", ""), "line 2: brackets lie more than 100 deep"),
+            (deep("[", "]"), "line 2: brackets are nested more than 100 deep"),
+            (deep("{a: ", "}"), "line 2: brackets are nested more than 100 deep"),
+            (deep("[", ""), "line 2: brackets are nested more than 100 deep"),
             ("- ".repeat(500_000), "recursion limit"),
             (format!("a: {}", "x".repeat(2 << 20)), "longer than 1048576 bytes"),
             (
@@ -146,7 +148,7 @@ mod tests {
         assert!(words.contains("several documents"), "{words}");
     }
 
-    /// A text whose anchors each hold the anchor before ten times.
+    /// A YAML text in which each anchor has ten aliases of the anchor before, so that its size grows tenfold with each line.
     fn aliases() -> String {
         let name = |i: u8| char::from(b'a' + i);
         let line = |i: u8| {

@@ -1,4 +1,5 @@
-//! Deserializes values, with errors in the words of the person who wrote the YAML: serde's own errors name Rust's types.
+//! Deserializes values, with errors in the words of the person who wrote the YAML. No error names a type of Rust, as serde's own
+//! errors do.
 
 use super::{Json, did_you_mean, listed};
 use serde::de::value::StrDeserializer;
@@ -10,10 +11,10 @@ use serde::forward_to_deserialize_any;
 use serde_yaml::{Mapping, Value};
 use std::fmt::{self, Display};
 
-/// The reason why a value is refused: the key, what came and what is allowed.
+/// The reason why a value is refused: its path, the refused value and the allowed values.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Misread {
-    /// Path of the refused value; empty for the value as a whole.
+    /// Path of the refused value, such as `a.b[3]`; empty for the value as a whole.
     path: String,
     problem: String,
 }
@@ -29,13 +30,13 @@ impl Display for Misread {
 
 impl std::error::Error for Misread {}
 
-/// Deserializes a value.
+/// Deserializes a YAML value as a `T`.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Misread> {
     T::deserialize(ValueDeserializer(value))
 }
 
 impl Misread {
-    /// Makes the error that refuses the value at a key.
+    /// Makes the error that refuses the value at `key`, for the reason `problem`.
     pub fn at(key: &str, problem: String) -> Self {
         let path = key.to_owned();
         Self { path, problem }
@@ -45,7 +46,7 @@ impl Misread {
         Self::at("", problem)
     }
 
-    /// Error for a value that is not allowed.
+    /// Makes the error for a value that is not allowed; `allowed` lists the allowed values.
     fn refused(came: Unexpected<'_>, allowed: &str) -> Self {
         Self::new(match came {
             Unexpected::Unit | Unexpected::Option => format!("it is empty (allowed: {allowed})"),
@@ -53,7 +54,7 @@ impl Misread {
         })
     }
 
-    /// Puts `key`, or an index such as `[3]`, in front of the path.
+    /// Puts `key`, or an index such as `[3]`, in front of the path of the refused value.
     pub fn within(mut self, key: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') {
             ""
@@ -107,7 +108,7 @@ impl de::Error for Misread {
     }
 }
 
-/// The value that came, in the words of the person who wrote it.
+/// Formats a refused value as it is written in the YAML text; for a list, a map and the like only its kind, such as `a list`.
 fn in_words(came: Unexpected<'_>) -> String {
     match came {
         Unexpected::Bool(value) => value.to_string(),
@@ -123,7 +124,7 @@ fn in_words(came: Unexpected<'_>) -> String {
     }
 }
 
-/// Rewrites serde's expectation in the words of the person who is to write the value.
+/// Rewrites serde's description of an expected value, such as `u8`, in the words of a person who writes YAML.
 fn allowed(expected: &str) -> String {
     let words = match expected {
         "u8" => "a whole number from 0 to 255",
@@ -156,7 +157,7 @@ fn allowed(expected: &str) -> String {
     words.to_owned()
 }
 
-/// The kind of a value, for an error.
+/// Returns serde's description of a value, for an error.
 fn came(value: &Value) -> Unexpected<'_> {
     match value {
         Value::Null => Unexpected::Unit,
@@ -173,7 +174,7 @@ fn came(value: &Value) -> Unexpected<'_> {
     }
 }
 
-/// A value that is being read.
+/// Deserializer of a borrowed YAML value.
 #[derive(Clone, Copy)]
 struct ValueDeserializer<'de>(&'de Value);
 
@@ -255,7 +256,7 @@ impl<'de> Deserializer<'de> for ValueDeserializer<'de> {
     }
 }
 
-/// The values of a list that is being read.
+/// Items of a list that is being read, and the index of the next item.
 struct List<'de> {
     values: &'de [Value],
     next: usize,

@@ -6,7 +6,7 @@ use serde_yaml::value::{Tag, TaggedValue};
 use serde_yaml::{Mapping, Sequence, Value};
 use std::fmt;
 
-/// A value in whose maps each key stands once.
+/// YAML value whose maps have each key once.
 pub(super) struct Unique(pub Value);
 
 impl<'de> de::Deserialize<'de> for Unique {
@@ -15,7 +15,8 @@ impl<'de> de::Deserialize<'de> for Unique {
     }
 }
 
-/// Visitor that reads a value. If the value is a key, the `Mapping` is the map so far, which must not have the key yet.
+/// Visitor that reads a value. If the value is a key of a map, the `Mapping` holds the entries of this map before the key, and must
+/// not have the key yet.
 struct UniqueKeys<'a>(Option<&'a Mapping>);
 
 impl<'de> DeserializeSeed<'de> for UniqueKeys<'_> {

@@ -1,4 +1,4 @@
-//! Shows how to write a plugin in your own crate, and to run it with robocache's plugins in one process.
+//! Shows how to write a plugin in your own crate, and how to run the plugin with robocache's plugins in one process.
 //!
 //! The plugin publishes the running mean of a stream as `force_mean`. If it is listed before `fuse` in the configuration, fuse
 //! takes its output without leaving the process.
@@ -7,10 +7,10 @@ use robocache::prelude::*;
 use serde::Deserialize;
 use std::collections::VecDeque;
 
-/// Adds `force_mean:` to an app.
+/// Plugin that adds the operation `force_mean` to an app.
 #[derive(Default)]
 pub struct ForceMeanPlugin {
-    /// Configuration that the program gives; without it, the section of the configuration file is read.
+    /// Configuration that the program gives; `None` if the section of the configuration file is to be read.
     config: Option<ForceMeanConfig>,
 }
 
@@ -18,16 +18,16 @@ pub struct ForceMeanPlugin {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForceMeanConfig {
-    /// The stream whose mean is taken.
+    /// Name of the stream whose mean is published.
     pub input: String,
-    /// Number of values in a sample.
+    /// Number of values in a sample of the stream, 1 to 1024.
     pub dim: usize,
-    /// Length of the window: the mean at t is that of the samples in (t - window, t].
+    /// Length of the window, ms: the mean at t is the mean of the samples in (t - window, t].
     pub window_ms: f64,
 }
 
 impl ForceMeanPlugin {
-    /// Makes the plugin with a configuration of the program.
+    /// Makes the plugin with `config` in place of a section of the configuration file.
     pub fn new(config: ForceMeanConfig) -> Self {
         Self { config: Some(config) }
     }
@@ -64,9 +64,9 @@ struct ForceMean {
     layout: Layout,
     times: VecDeque<i64>,
     values: VecDeque<f32>,
-    /// The newest sample.
+    /// Buffer for the newest sample, `dim` values.
     sample: Vec<f32>,
-    /// Sums over the samples in the window.
+    /// Sum of the samples in the window, for each of the `dim` values.
     sums: Vec<f64>,
 }
 
@@ -89,11 +89,11 @@ impl ForceMean {
         })
     }
 
-    /// Adds the newest sample to the window, and updates the sums.
+    /// Adds the newest sample, with the stamp `time` in ns, to the window, drops older samples, and updates the sums.
     fn add(&mut self, time: i64) {
         let dim = self.sample.len();
         if self.times.back().is_some_and(|&newest| time < newest) {
-            // The clock was set back, so that earlier samples are of another time.
+            // The clock was set back, so that the times of earlier samples mean nothing now.
             self.times.clear();
             self.values.clear();
         }

@@ -1,4 +1,4 @@
-//! The node of a dataflow: the plugin of the running mean, and fuse after it, in one process.
+//! A node that runs the plugin of the running mean, and fuse after it, in one process.
 
 use force_mean::ForceMeanPlugin;
 use robocache::prelude::*;

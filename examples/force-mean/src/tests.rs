@@ -1,9 +1,11 @@
+//! Tests of the running mean by itself, and of the example's configuration, in which fuse takes the mean in process.
+
 use super::*;
 use std::path::Path;
 
 const MS: i64 = 1_000_000;
 
-/// Sink that keeps the output and the values of each published message.
+/// Sink that keeps the output name and the values of each published message.
 #[derive(Default)]
 struct Published(Vec<(String, Vec<f32>)>);
 
@@ -108,7 +110,7 @@ fn a_configuration_that_cannot_be_is_refused_by_its_place() {
     assert!(refused("{ input: force, dim: 6, window: 10 }").contains("unknown key `window`"));
 }
 
-/// The configuration that the example runs with: fuse gets the mean in process, and only `fused` is published.
+/// Runs the configuration of the example: fuse gets the mean in process, and only `fused` is published.
 #[test]
 fn fuse_takes_the_mean_from_it() {
     let mut graph = build(include_str!("../config.yml"), "fused").unwrap();

@@ -1,17 +1,19 @@
 //! Times of one sensor: its captures, their stamps, and the times at which its messages come out of the network.
+//!
+//! A sample's times depend only on the config, the seed and the sample's number.
 
 use crate::config::StreamConfig;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// The times of one sample.
+/// The times of one sample, ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Time of the capture: the instant at which [`crate::signals`] hold.
+    /// True time of the capture, ns: the argument of the functions in [`crate::signals`].
     pub true_ns: i64,
-    /// Time of the capture by the sensor's clock.
+    /// Time of the capture by the sensor's clock, ns.
     pub stamp_ns: i64,
-    /// Time of publication.
+    /// True time of the publication, ns.
     pub publish_ns: i64,
 }
 
@@ -28,16 +30,16 @@ pub struct StreamClock {
     latency_ns: i64,
     latency_jitter: Spread,
     drop_rate: f64,
-    /// Lost intervals, ns since the start.
+    /// Intervals in which every sample is lost, start and end in ns since the robot's start.
     dropouts: Vec<[i64; 2]>,
-    /// True if each message waits for the message before it.
+    /// True if each message is published only after the message before it.
     in_order: bool,
     last_publish_ns: i64,
     next: i64,
 }
 
 impl StreamClock {
-    /// A clock whose first sample is nominally at `start_ns`, with the random numbers of stream `number` of `seed`.
+    /// Makes a clock whose first sample is nominally at `start_ns`, with the random numbers of stream `number` of `seed`.
     ///
     /// `config` has passed [`crate::config::SimConfig::validate`].
     pub fn new(config: &StreamConfig, seed: u64, number: u64, start_ns: i64) -> Self {
@@ -64,24 +66,24 @@ impl StreamClock {
         }
     }
 
-    /// Nominal capture time of the next sample.
+    /// Nominal capture time of the next sample, ns: the true time without jitter.
     pub fn nominal_ns(&self) -> i64 {
         self.start_ns + self.next * self.period_ns
     }
 
-    /// The earliest time at which the next sample, or any after it, can be published.
+    /// Earliest time at which the next sample, or any after it, can be published, ns.
     pub fn earliest_publish_ns(&self) -> i64 {
         self.nominal_ns() - self.jitter.limit_ns() + (self.latency_ns - self.latency_jitter.limit_ns()).max(0)
     }
 
-    /// Upper bound of the samples that are captured and not yet published, if a sample is captured only once
+    /// Upper bound of the number of samples that are captured and not yet published. It holds if a sample is captured only once
     /// [`Self::earliest_publish_ns`] is reached.
     pub fn in_flight_max(&self) -> usize {
         let spread = 2 * (self.jitter.limit_ns() + self.latency_jitter.limit_ns());
         (spread / self.period_ns) as usize + 2
     }
 
-    /// Captures the next sample; `None` if it is lost.
+    /// Captures the next sample, and returns its times; `None` if the sample is lost.
     pub fn capture(&mut self) -> Option<Times> {
         let nominal_ns = self.nominal_ns();
         self.next += 1;

@@ -9,37 +9,37 @@ use crate::scene::{
 };
 use robocache::geometry::angle::sin_cos_of_turns;
 
-/// Rings, numbered from the top.
+/// Number of the lidar's laser rings (elevations), which are numbered from the top.
 pub const RINGS: usize = 64;
-/// Columns of a sweep.
+/// Number of columns (azimuths) in a sweep of the lidar.
 pub const COLUMNS: usize = 1024;
-/// Length of a sweep.
+/// Duration of one sweep of the lidar, ns.
 pub const SWEEP_NS: i64 = 100_000_000;
-/// Elevation of ring 0, degrees.
+/// Elevation of the topmost laser ring (number 0), degrees.
 pub const TOP_DEG: f64 = 15.0;
-/// Elevation of the last ring, degrees.
+/// Elevation of the lowest laser ring (the last number), degrees.
 pub const BOTTOM_DEG: f64 = -25.0;
 
 /// The points of a sweep, one vector a field, all of the same length, in firing order: column by column, each
 /// from the top ring down. Rays without a return are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointBuffers {
-    /// m.
+    /// x of each point, m, forward from the sensor.
     pub x: Vec<f32>,
-    /// m.
+    /// y of each point, m, to the left of the sensor.
     pub y: Vec<f32>,
-    /// m.
+    /// z of each point, m, up from the sensor.
     pub z: Vec<f32>,
-    /// The surface's reflectivity times the cosine of the angle of incidence, `0..=1`.
+    /// Intensity of each point: the surface's reflectivity times the cosine of the angle of incidence, `0..=1`.
     pub intensity: Vec<f32>,
-    /// Ring, 0 at the top.
+    /// Number of the laser ring that measured each point, 0 at the top.
     pub ring: Vec<u16>,
-    /// Time of the column since the start of the sweep, ns.
+    /// Time at which each point's column was fired, ns since the start of the sweep.
     pub t_ns: Vec<u32>,
 }
 
 impl PointBuffers {
-    /// Empty buffers with room for a full sweep, so that [`Lidar::cast`] never allocates.
+    /// Makes empty buffers with room for a full sweep, so that [`Lidar::cast`] never allocates.
     pub fn for_sweep() -> Self {
         let n = RINGS * COLUMNS;
         Self {
@@ -52,12 +52,12 @@ impl PointBuffers {
         }
     }
 
-    /// Number of points.
+    /// Number of points in the sweep.
     pub fn len(&self) -> usize {
         self.x.len()
     }
 
-    /// True if there are no points.
+    /// True if no ray of the sweep had a return.
     pub fn is_empty(&self) -> bool {
         self.x.is_empty()
     }
@@ -72,22 +72,22 @@ impl PointBuffers {
     }
 }
 
-/// Time at which column `column` is fired, ns since the start of the sweep.
+/// Time at which the lidar fires column `column`, ns since the start of the sweep.
 pub fn column_t_ns(column: usize) -> u32 {
     (column as i64 * SWEEP_NS / COLUMNS as i64) as u32
 }
 
-/// Azimuth of column `column` in turns, counter-clockwise from +x.
+/// Azimuth of the lidar's column `column` in turns, `[0, 1)`, counter-clockwise from +x.
 pub fn azimuth_turns(column: usize) -> f64 {
     column as f64 / COLUMNS as f64
 }
 
-/// Elevation of ring `ring` in turns.
+/// Elevation of the laser ring `ring` in turns, positive above the horizon.
 pub fn elevation_turns(ring: usize) -> f64 {
     (TOP_DEG + (BOTTOM_DEG - TOP_DEG) * ring as f64 / (RINGS - 1) as f64) / 360.0
 }
 
-/// Sine, cosine and tangent of a ring's elevation.
+/// Sine, cosine and tangent of a laser ring's elevation.
 #[derive(Clone, Copy)]
 struct Ring {
     sin: f64,
@@ -95,7 +95,7 @@ struct Ring {
     tan: f64,
 }
 
-/// A ray's target: its horizontal distance, and the share of light that comes back.
+/// Hit of a ray: its horizontal distance, m, and the share of light that comes back.
 #[derive(Clone, Copy)]
 struct Hit {
     distance: f64,
@@ -162,22 +162,22 @@ struct Slice {
 
 const BODIES: usize = STANDING.len() + 3;
 
-/// The wall straight ahead.
+/// The wall that the column's half-plane meets.
 struct Wall {
     distance: f64,
-    /// Cosine of the horizontal angle of incidence.
+    /// Cosine of the angle at which the column meets the wall, seen from above: 1 if head-on.
     cos: f64,
     opening: Option<Bounds<2>>,
-    /// Position along the wall at which the column meets it.
+    /// Position along the wall at which the column meets it, m.
     along: f64,
 }
 
-/// A cylinder or box: it fills the heights `z` between two horizontal distances.
+/// A cylinder or box, cut by the column: it fills the heights `z` between two horizontal distances, m.
 struct Prism {
     near: f64,
     far: f64,
     z: [f64; 2],
-    /// Cosine of the horizontal angle of incidence at `near`.
+    /// Cosine of the angle at which the column meets the side at `near`, seen from above: 1 if head-on.
     cos: f64,
     reflectivity: f64,
 }
@@ -253,7 +253,7 @@ impl Slice {
         }
     }
 
-    /// Hits the floor, the roof or the wall; `None` through an opening.
+    /// Returns the ray's hit on the floor, the roof or the wall; `None` if the ray leaves the hall through an opening.
     fn room(&self, ring: &Ring) -> Option<Hit> {
         let height = self.wall.distance * ring.tan;
         if height < ROOM.min[2] {
@@ -352,7 +352,8 @@ impl Ball {
     }
 }
 
-/// Distances at which a horizontal ray from the origin enters and leaves a circle, and the cosine of incidence there.
+/// Distances at which a horizontal ray from the origin enters and leaves a circle, m, and the cosine of incidence at the entry.
+/// `None` if the ray misses the circle.
 fn circle_span(direction: [f64; 2], centre: [f64; 2], radius: f64) -> Option<[f64; 3]> {
     let ahead = direction[0] * centre[0] + direction[1] * centre[1];
     let beside = direction[0] * centre[1] - direction[1] * centre[0];
@@ -364,7 +365,8 @@ fn circle_span(direction: [f64; 2], centre: [f64; 2], radius: f64) -> Option<[f6
     Some([ahead - half_chord, ahead + half_chord, half_chord / radius])
 }
 
-/// Distances at which a horizontal ray from the origin enters and leaves a box, and the cosine of incidence there.
+/// Distances at which a horizontal ray from the origin enters and leaves a box, m, and the cosine of incidence at the entry. `None`
+/// if the ray misses the box.
 fn box_span(direction: [f64; 2], bounds: &Bounds<3>) -> Option<[f64; 3]> {
     let (mut near, mut far, mut cos) = (0.0, f64::INFINITY, 0.0);
     for (axis, d) in direction.into_iter().enumerate() {

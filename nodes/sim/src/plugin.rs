@@ -1,4 +1,6 @@
 //! The robot as a plugin: samples in their schedule's order, at the schedule's pace.
+//!
+//! A sample is computed when it is published, from its true capture time, and only if somebody takes its output.
 
 use crate::config::SimConfig;
 use crate::lidar::{Lidar, PointBuffers};
@@ -10,7 +12,7 @@ use robocache::ops::ConfigError;
 use robocache::stream::{Cells, ColumnLayout, Layout};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Publishes the streams of `sim:`.
+/// Plugin that publishes the sensors of a simulated robot, as the section `sim:` sets them.
 pub struct SimPlugin;
 
 impl Plugin for SimPlugin {

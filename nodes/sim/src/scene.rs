@@ -6,12 +6,12 @@
 use crate::turns::phase;
 use robocache::geometry::angle::sin_cos_of_turns;
 
-/// An axis-aligned rectangle or box: lower and upper corner.
+/// An axis-aligned rectangle (`N` = 2) or box (`N` = 3), borders included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds<const N: usize> {
-    /// Lower corner, m.
+    /// Lower corner, m: the smallest coordinate along each axis.
     pub min: [f64; N],
-    /// Upper corner, m.
+    /// Upper corner, m: the largest coordinate along each axis.
     pub max: [f64; N],
 }
 
@@ -20,7 +20,7 @@ impl<const N: usize> Bounds<N> {
         Self { min, max }
     }
 
-    /// True if `p` is inside or on the border.
+    /// True if the point `p` is inside or on the border.
     pub fn contains(&self, p: [f64; N]) -> bool {
         (0..N).all(|i| self.min[i] <= p[i] && p[i] <= self.max[i])
     }
@@ -35,32 +35,32 @@ pub const WINDOW: Bounds<2> = Bounds::new([2.0, -0.8], [6.0, 1.4]);
 /// Area without a roof (corners in x, y; all but the rear): a ray through it has no return.
 pub const SKY: Bounds<2> = Bounds::new([-5.5, -9.0], [14.0, 9.0]);
 
-/// Share of the light that the floor throws back.
+/// Share of the light that the floor reflects, 0 to 1.
 pub const FLOOR_REFLECTIVITY: f64 = 0.25;
-/// Share of the light that the walls throw back.
+/// Share of the light that the walls reflect, 0 to 1.
 pub const WALL_REFLECTIVITY: f64 = 0.6;
-/// Share of the light that the roof throws back.
+/// Share of the light that the roof reflects, 0 to 1.
 pub const ROOF_REFLECTIVITY: f64 = 0.8;
 
-/// The shape of a thing in the hall.
+/// Shape of a thing in the hall, with its place in the lidar's frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Solid {
-    /// Upright cylinder.
+    /// Upright cylinder, such as a pillar or the person.
     Cylinder {
         /// Centre of the axis in x and y, m.
         centre: [f64; 2],
-        /// Radius, m.
+        /// Radius of the cylinder, m.
         radius: f64,
-        /// Bottom and top, m.
+        /// Heights of the bottom and the top, m, in this order.
         z: [f64; 2],
     },
-    /// Axis-aligned box.
+    /// Axis-aligned box, such as the crate or the cart.
     Box(Bounds<3>),
-    /// Sphere.
+    /// Sphere: the ball.
     Sphere {
-        /// Centre, m.
+        /// Centre of the sphere, m.
         centre: [f64; 3],
-        /// Radius, m.
+        /// Radius of the sphere, m.
         radius: f64,
     },
 }
@@ -68,9 +68,9 @@ pub enum Solid {
 /// A thing in the hall at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Body {
-    /// Shape and position.
+    /// Shape and position of the body.
     pub solid: Solid,
-    /// Share of the light that the body throws back.
+    /// Share of the light that the body reflects, 0 to 1.
     pub reflectivity: f64,
 }
 

@@ -1,20 +1,22 @@
 //! The whole robot's samples, in the order in which they are published.
+//!
+//! A stream's samples do not depend on the settings of the other streams.
 
 use crate::clock::{StreamClock, Times};
 use crate::config::{ConfigError, SimConfig};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A sensor of the robot.
+/// The sensors of the robot; each has an output of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sensor {
-    /// [`crate::signals::camera_features`].
+    /// The camera: [`crate::signals::camera_features`].
     Camera,
-    /// [`crate::signals::wrench`].
+    /// The force and torque sensor at the wrist: [`crate::signals::wrench`].
     Force,
-    /// [`crate::signals::proprio`].
+    /// The joints, tool and gripper of the arm: [`crate::signals::proprio`].
     Proprio,
-    /// [`crate::lidar::Lidar::cast`].
+    /// The lidar: [`crate::lidar::Lidar::cast`].
     Lidar,
 }
 
@@ -33,20 +35,20 @@ impl Sensor {
     }
 }
 
-/// A sample to publish.
+/// A sample of one sensor, with its times in ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time of publication, in true time.
+    /// True time of the publication, ns.
     pub publish_ns: i64,
-    /// Sensor of the sample.
+    /// Sensor that captured the sample.
     pub sensor: Sensor,
-    /// Time of the capture; of a sweep, its first column.
+    /// True time of the capture, ns; of a lidar sweep, the time of its first column.
     pub true_ns: i64,
-    /// Time of the capture by the sensor's own clock: the message's `timestamp_ns`.
+    /// Time of the capture by the sensor's own clock, ns: the message's `timestamp_ns`.
     pub stamp_ns: i64,
 }
 
-/// The events of a robot in publishing order; ends after `duration_s` of nominal capture time, or never.
+/// The samples of a robot in publishing order; ends after `duration_s` of nominal capture time, or never.
 ///
 /// Nothing is allocated after [`Schedule::new`].
 pub struct Schedule {
@@ -54,16 +56,16 @@ pub struct Schedule {
     end_ns: i64,
 }
 
-/// A sensor: its clock, and the samples that are captured but not published.
+/// One sensor: its clock, and the samples that are captured but not published.
 struct Lane {
     sensor: Sensor,
     clock: StreamClock,
-    /// Publication time, capture time and stamp of each sample: the heap is in the order of the events.
+    /// Publication time, true capture time and stamp of each sample, ns: the heap is in the order of the events.
     in_flight: BinaryHeap<Reverse<(i64, i64, i64)>>,
 }
 
 impl Schedule {
-    /// The events that `config` describes, of a robot that is switched on at `config.start_ns`, or at 0.
+    /// Makes the schedule of the robot that `config` describes, switched on at `config.start_ns`, or at 0.
     ///
     /// # Errors
     /// The errors of [`SimConfig::validate`].
@@ -98,7 +100,8 @@ impl Schedule {
 }
 
 impl Lane {
-    /// Captures one sample if it could be published by `until_ns`; true if it did.
+    /// Captures the sensor's next sample. Returns false, and captures nothing, if the sample can't be published at `until_ns` or
+    /// before, or if its nominal capture time is not before `end_ns`.
     fn advance(&mut self, until_ns: i64, end_ns: i64) -> bool {
         if self.clock.nominal_ns() >= end_ns || self.clock.earliest_publish_ns() > until_ns {
             return false;
@@ -130,7 +133,7 @@ impl Iterator for Schedule {
                 .enumerate()
                 .filter_map(|(i, lane)| Some((lane.first_publish_ns()?, i)))
                 .min();
-            // if no sample waits, as in an outage, only the lane that is furthest behind goes on: the streams stay in step
+            // if no sample waits, as in an outage, only the stream that is furthest behind goes on: the streams stay in step
             let until_ns = match first {
                 Some((publish_ns, _)) => publish_ns,
                 None => {

@@ -8,19 +8,19 @@ use crate::turns::phase;
 use robocache::geometry::angle::sin_cos_of_turns;
 use std::f64::consts::{PI, TAU};
 
-/// Period of all signals (and of the [`crate::scene`]).
+/// Period of all signals (and of the [`crate::scene`]), ns.
 pub const CYCLE_NS: i64 = 60_000_000_000;
-/// Values in a camera sample.
+/// Number of values in a camera sample.
 pub const CAMERA_DIM: usize = 128;
-/// Values in a wrench sample.
+/// Number of values in a wrench sample: force, then torque.
 pub const WRENCH_DIM: usize = 6;
-/// Values in a proprioception sample.
+/// Number of values in a proprioception sample: joints, quaternion, gripper, flags.
 pub const PROPRIO_DIM: usize = 15;
 
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
 
-/// `amplitude * sin(2 pi (t / period + turns))`.
+/// A sinusoid of the time t: `amplitude * sin(2 pi (t / period + turns))`.
 #[derive(Clone, Copy)]
 struct Sine {
     amplitude: f64,
@@ -42,7 +42,7 @@ impl Sine {
     }
 }
 
-/// A constant and two sinusoids.
+/// A signal: the sum of a constant and two sinusoids.
 struct Wave {
     mean: f64,
     sines: [Sine; 2],
@@ -72,7 +72,7 @@ impl Wave {
     }
 }
 
-/// The largest bound among `waves`.
+/// Largest bound of the `order`-th derivative among `waves`.
 const fn max_bound(waves: &[Wave], order: u32) -> f64 {
     let mut max = 0.0;
     let mut i = 0;
@@ -102,12 +102,12 @@ const JOINTS: [Wave; 6] = [
     wave(1.6, sine(0.4, 5_000, 0.75), sine(0.04, 1_500, 0.0)),
 ];
 
-/// One turn of the last joint, which has no end stop.
+/// Duration of one turn of the last joint, ns. The joint has no end stop.
 const JOINT_7_PERIOD_NS: i64 = 12 * S;
 
 const ROLL: Wave = wave(0.2, sine(0.3, 4_000, 0.0), sine(0.05, 1_500, 0.25));
 const PITCH: Wave = wave(0.0, sine(0.5, 6_000, 0.25), sine(0.05, 2_000, 0.0));
-/// One turn of the tool about the vertical.
+/// Duration of one turn of the tool about the vertical, ns.
 const YAW_PERIOD_NS: i64 = 20 * S;
 const YAW_RATE: f64 = TAU / (YAW_PERIOD_NS as f64 * 1e-9);
 
@@ -204,11 +204,11 @@ pub fn tool_quaternion(t_ns: i64) -> [f32; 4] {
     q.map(|v| (v * sign) as f32)
 }
 
-/// Opening of the open gripper, m.
+/// Width of the gripper's opening when it is open, m.
 pub const GRIPPER_OPEN_M: f64 = 0.08;
-/// Opening of the gripper around the thing it holds, m.
+/// Width of the gripper's opening while it holds the grasped thing, m.
 pub const GRIPPER_CLOSED_M: f64 = 0.02;
-/// Length of one grasp: open 4 s, closing 1 s, holding 4 s, opening 1 s, open 2 s.
+/// Duration of one grasp, ns: open 4 s, closing 1 s, holding 4 s, opening 1 s, open 2 s.
 pub const GRASP_NS: i64 = 12 * S;
 const GRIPPER_RAMP_NS: i64 = S;
 

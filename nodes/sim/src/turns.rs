@@ -1,4 +1,4 @@
-//! Cycles, in turns.
+//! Phases of cycles, in turns.
 
 /// Phase of `t_ns` in a cycle of `period_ns`, in turns, in `[0, 1)`.
 ///

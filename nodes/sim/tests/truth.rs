@@ -34,7 +34,7 @@ modalities:
     serde_yaml::from_str(&text).expect("a config")
 }
 
-/// Twenty seconds with drop-outs, losses, clocks that are off, and force messages that overtake each other.
+/// Config of a robot for 20 s, with drop-outs, losses, clocks that are off, and force messages that overtake each other.
 fn robot() -> SimConfig {
     let mut sim = SimConfig {
         seed: 3,
@@ -63,29 +63,29 @@ fn robot() -> SimConfig {
     sim
 }
 
-/// Counts of the observations and of valid values, and the largest error of each stream as a share of its bound.
+/// Outcome of a run: counts of observations and of valid values, and each stream's largest error as a share of its bound.
 #[derive(Debug, Default)]
 struct Deviations {
     observations: usize,
     valid: [usize; 3],
     worst: [f64; 3],
-    /// Ages and masks that contradict the samples that came.
+    /// Number of ages and mask values that contradict the samples that arrived.
     misjudged: usize,
 }
 
-/// True times of the samples of a stream that came, ascending.
+/// True capture times of a stream's samples that arrived, ns, ascending.
 #[derive(Default)]
 struct SampleTimes(Vec<i64>);
 
 impl SampleTimes {
-    /// The samples around `t`: the newest at or before it, the oldest after.
+    /// Returns the true time of the newest sample at or before `t`, and of the oldest sample after `t`, ns.
     fn around(&self, t: i64) -> (Option<i64>, Option<i64>) {
         let until = self.0.partition_point(|&time| time <= t);
         (until.checked_sub(1).map(|i| self.0[i]), self.0.get(until).copied())
     }
 }
 
-/// Bounds of the first and second derivative of a signal, from which the largest possible error follows.
+/// Bounds of a signal's first and second derivative, from which the largest possible error follows.
 struct Bound {
     rate: f64,
     accel: f64,
@@ -118,7 +118,7 @@ const JOINTS: Bound = Bound {
     accel: signals::JOINT_ACCEL_MAX,
 };
 
-/// Largest error of the values, each as a share of `bound` plus the rounding to float32.
+/// Returns the largest error of the values, each as a share of `bound` plus the rounding to float32.
 fn worst(values: &[f32], truth: &[f32], bound: f64) -> f64 {
     let share = |(&value, &truth): (&f32, &f32)| {
         let rounding = 4.0 * f64::from(f32::EPSILON) * f64::from(truth.abs().max(1.0));
@@ -127,7 +127,7 @@ fn worst(values: &[f32], truth: &[f32], bound: f64) -> f64 {
     values.iter().zip(truth).map(share).fold(0.0, f64::max)
 }
 
-/// Larger error of the last joint's angle and the tool's quaternion, of either sign, as a share of its bound at this age.
+/// Larger error of the last joint's angle and of the tool's quaternion (whatever its sign), as a share of its bound at this age.
 fn turning(values: &[f32], truth: &[f32], age: i64) -> f64 {
     let turn = f64::from(values[0] - truth[0]).rem_euclid(std::f64::consts::TAU);
     let turn = turn.min(std::f64::consts::TAU - turn);

@@ -44,7 +44,7 @@ _PALETTE = np.stack(
 
 
 class Canvas:
-    """A drawing, and the state of its parts: unchanged parts are not drawn again."""
+    """A drawing, and the state of its entities: an entity that has not changed is not drawn again."""
 
     def __init__(self, recording: rr.RecordingStream):
         self._recording = recording
@@ -240,7 +240,7 @@ class Canvas:
                 self._text(node, f"{row}: {word}: {words}" if words else f"{row}: {word}", weight)
 
     def _lines(self, path: tuple[str, ...], values: np.ndarray, names: Sequence[str] = ()) -> None:
-        """Draws all lines as one batch: an entity for each line would make the viewer slow."""
+        """Draws the lines of a plot as one batch, or many values as bars: an entity for each line makes the viewer slow."""
         if len(values) > layout.MAX_LINES:
             # Bars have no gaps: invalid values become 0, and a chart with nothing valid is cleared.
             bars = rr.Clear(recursive=False) if np.isnan(values).all() else rr.BarChart(np.nan_to_num(values))
@@ -302,7 +302,7 @@ class Canvas:
         return {**metadata, "timestamp_ns": self._stamp(metadata)}
 
     def _of_host(self, stamp_ns: int) -> int:
-        """Converts a time of this machine's clock to a capture time: the last drawn, if captures have another clock."""
+        """Returns `stamp_ns`, a time of this machine; if captures have another clock, the capture time drawn last."""
         is_same = self._time_ns is None or abs(stamp_ns - self._time_ns) < _SAME_CLOCK_NS
         return stamp_ns if is_same else self._time_ns
 

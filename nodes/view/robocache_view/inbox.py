@@ -1,4 +1,7 @@
-"""Messages that wait to be drawn."""
+"""Messages that wait to be drawn.
+
+The inbox holds copies, so that no sender waits for its memory, and never makes the thread that fills it wait.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _IN_RING = ("residence", "ring", "slot", "generation", "nbytes")
 def copied(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int]:
     """Copies an event: the payload as arrays of our own, the metadata, and the size in bytes.
 
-    An array of dora's that is held would keep its sender from reusing the memory.
+    An array that dora lends would keep its sender from reusing the memory for as long as the array is held.
     """
     value, metadata = messages.parts(event)
     if messages.is_resident(metadata):
@@ -29,7 +32,7 @@ def copied(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int]:
 
 
 class Inbox:
-    """A queue for each input. A full queue drops its oldest message, so that `put` never waits."""
+    """Queues of messages, one for each input. A full queue drops its oldest message, so that `put` never waits."""
 
     def __init__(self, max_messages: int = 1024, max_bytes: int = 64 << 20):
         self._max_messages = max_messages
@@ -42,7 +45,7 @@ class Inbox:
         self._is_closed = False
 
     def put(self, name: str, message: Any, size: int) -> int:
-        """Adds a message of `size` bytes; returns the number of its input's messages that were dropped."""
+        """Adds a message of `size` bytes. Returns how many older messages of its input this call dropped to make room."""
         with self._changed:
             queue = self._queues.setdefault(name, collections.deque())
             if not queue:

@@ -1,4 +1,7 @@
-"""Layout of the viewer's views."""
+"""Layout of the viewer's views.
+
+A view is added when its entity is first drawn, and stays: the layout is sent again only for new views.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from typing import Any
 import rerun as rr
 import rerun.blueprint as rrb
 
-# Most values that are drawn as lines. More are bars of a chart, as lines make the viewer slow.
+# Largest number of values that are drawn as lines. More values are bars of a chart, as lines make the viewer slow.
 MAX_LINES = 256
-# Most lines with a legend, as a longer legend hides the lines.
+# Largest number of lines with a legend, as a longer legend hides the lines.
 MAX_LEGEND = 8
-# Most plots of lines below each other; more form a grid.
+# Largest number of plots below each other; more plots form a grid.
 _MAX_ROWS = 6
-# Most views that can be made out. Entities without a view can be opened in the viewer's list of entities.
+# Largest number of views that can be made out. Entities without a view can be opened in the viewer's list of entities.
 _MAX_VIEWS = 100
 
 
@@ -25,8 +28,8 @@ class Layout:
         self._is_new = False
 
     def add(self, path: tuple[str, ...], entity: str, lines: int) -> None:
-        """Adds a view for an entity, unless its view is there. The kind, the first part of its path, selects the view;
-        `lines` is the number of its values."""
+        """Adds a view for an entity, unless the view exists or there are too many. The first part of `path` selects the
+        kind of view; `lines` is the number of values that the entity plots."""
         kind, title = path[0], " ".join(path[1:])
         match kind:
             case "values" | "image":
@@ -58,7 +61,7 @@ class Layout:
         self._views[kind, origin] = view
 
     def blueprint(self, timeline: str) -> rrb.Blueprint | None:
-        """Returns all views, if there are new ones since the last call."""
+        """Returns the layout of all views; None if no view is new since the last call."""
         if not self._is_new:
             return None
         self._is_new = False

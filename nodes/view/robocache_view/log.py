@@ -1,4 +1,7 @@
-"""Lines of the log: as JSON under dora, which reads their level, as text on a terminal."""
+"""Lines of the log: as JSON under dora, which reads their level, as text on a terminal.
+
+A fault that is not logged, because its kind was just logged, is still counted.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _EVERY_S = 10.0
 
 
 def say(level: str, words: str) -> None:
-    """Writes a line: `level` is `info`, `warn` or `error`."""
+    """Writes a line of the log: `level` is `info`, `warn` or `error`."""
     if "DORA_NODE_CONFIG" in os.environ:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         words = json.dumps({"timestamp": now, "level": level, "message": words, "target": "robocache_view"})
@@ -31,7 +34,7 @@ class Faults:
         self._lock = threading.Lock()
 
     def count(self, name: str, kind: str, words: str, times: int = 1) -> None:
-        """Counts `times` faults of a kind. `words` describe this fault, and a line has the total of its kind, too."""
+        """Counts `times` faults of a kind. `words` describe this fault; a logged line also gives the total of its kind."""
         with self._lock:
             self._counts[name, kind] += times
             now = time.monotonic()

@@ -114,7 +114,7 @@ def run(node: Any, sink: Any) -> None:
 
 
 def _take(node: Any, inbox: Inbox, faults: Faults, gone: Sequence[str]) -> None:
-    """Puts messages into the inbox until the dataflow ends, or drawing has failed."""
+    """Puts messages into the inbox until the dataflow ends, or `gone` has an entry: drawing has failed."""
     for event in node:
         if gone:
             return
@@ -170,7 +170,7 @@ def _file(text: str) -> pathlib.Path:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parses the command line, or ROBOCACHE_VIEW if that is empty. Exits with code 2 if it can't be used."""
+    """Parses the command line or, if it has no arguments, the variable ROBOCACHE_VIEW. Exits with code 2 on an error."""
     parser = argparse.ArgumentParser("robocache-view", description="Shows the messages that are wired to it in Rerun.")
     parser.add_argument("--version", action="version", version=f"robocache-view {__version__}")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
@@ -198,7 +198,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def opened(options: argparse.Namespace) -> Any:
-    """Opens the place for the drawing. Raises OSError if that fails."""
+    """Opens the viewer, file or web page that the options name. Raises OSError if that fails."""
     from robocache_view import sink
 
     match options.mode:

@@ -1,4 +1,7 @@
-"""Places for drawings: a viewer of this machine or another, a file, or browsers."""
+"""Places for drawings: a viewer of this machine or another, a file, or browsers.
+
+`is_ready` says whether a drawing can begin now, and raises OSError if none can begin any more.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _STARTS_WITHIN_S = 20.0
 
 
 class File:
-    """A file, `.rrd`."""
+    """A file of Rerun, `.rrd`, which is emptied at the start."""
 
     def __init__(self, path: pathlib.Path):
         self._path = path
@@ -39,7 +42,7 @@ class File:
 
 
 class Viewer:
-    """A viewer that somebody else started."""
+    """A viewer that is not started by this node, and may start later."""
 
     def __init__(self, url: str):
         self.url = url
@@ -62,7 +65,7 @@ class Viewer:
 
 
 class Child(Viewer):
-    """A viewer or a server that this node starts: those that Rerun's functions start listen on every interface."""
+    """A viewer or a server that this node starts itself: Rerun's own functions make it listen on every interface."""
 
     def __init__(self, bind: str, port: int, options: list[str], outlives: bool):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)

@@ -8,12 +8,12 @@ from typing import Any
 from robocache._yaml import flow
 from robocache.acting import whole
 
-# For each modality the number of its values, or its keys as in the configuration.
+# Modalities by name: the number of values, or a dict of the keys as in the configuration.
 Modalities = Mapping[str, int | Mapping[str, Any]]
 
 
 class Fragment(dict[str, Any]):
-    """A part of a configuration; its text is YAML."""
+    """A part of a configuration: a dict, whose `str` is YAML."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0)) + "\n"
@@ -28,7 +28,7 @@ def fuse(
     stride: int = 1,
     max_wait_ms: float = 100.0,
 ) -> Fragment:
-    """Makes a section `fuse`: modalities interpolated over gaps of up to 50 ms, and images attached to the rows."""
+    """Makes a section `fuse`: modalities interpolated over gaps of up to 50 ms, and images of up to 100 ms attached to each row."""
     if isinstance(images, str):
         raise ValueError(f"images is {images!r}, expected a list of names")
     section: dict[str, Any] = {"rate_hz": rate_hz, "window": window, "stride": stride, "max_wait_ms": max_wait_ms}

@@ -1,4 +1,4 @@
-"""Input with the keys of LeRobot: a batch of one with a row for each step."""
+"""Inputs of LeRobot's policies, with the keys of LeRobot: a batch of one observation with a row for each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def batch(
     on_invalid: OnInvalid,
     fill: float,
 ) -> dict[str, np.ndarray]:
-    """Makes `observation.state` [1, n, D] and `observation.images.<camera>` [1, n, 3, H, W]."""
+    """Makes `observation.state` [1, n, D], `observation.environment_state` if asked for, and `observation.images.<camera>`
+    [1, n, 3, H, W], float32. The arguments are those of a preset's `inputs`; n is `steps`."""
     taken = rows(observation, state, steps, on_invalid, fill)
     made = {"observation.state": taken.values[None]}
     if environment_state:

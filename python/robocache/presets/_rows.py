@@ -1,4 +1,5 @@
-"""The rows of an observation that a policy takes, and the treatment of values that are not valid."""
+"""Takes the rows of an observation that a policy needs. A value that is not valid is masked, held or filled as asked, or refused,
+and never passed on silently."""
 
 from __future__ import annotations
 
@@ -17,24 +18,24 @@ from robocache.voxels import Cloud, Voxels
 
 Kind = TypeVar("Kind", Voxels, Cloud)
 OnInvalid = Literal["refuse", "hold", "fill"]
-# Names of modalities, or columns of one: ("proprio", 0, 7).
+# Columns side by side: names of modalities, or (modality, begin, end) for a part of a modality, such as ("proprio", 0, 7).
 Columns = Sequence[str | tuple[str, int, int]]
 
 
 class InvalidObservation(ValueError):
-    """An observation lacks a value that the policy needs. The error names the value, its row and its age."""
+    """Raised if an observation lacks a value that the policy needs. The error names the value, its row and its age."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """The newest n rows of some columns."""
+    """The newest n rows of D columns, as a policy takes them."""
 
     values: np.ndarray
-    """[n, D] float32."""
+    """Values of the rows, [n, D] float32, oldest first."""
     valid: np.ndarray
-    """[n] bool: True for rows that were measured, repeated at the start, or held."""
+    """True for rows whose values were all measured, repeated at the start, or held; False for filled rows, [n] bool."""
     padded: np.ndarray
-    """[n] bool: True for rows before the start."""
+    """True for rows before the start, [n] bool."""
 
 
 # An observation of a dataflow, or an item of a `RecordingDataset`.
@@ -42,12 +43,13 @@ ObservationOrItem = Observation | Item
 
 
 def as_observation(observation: ObservationOrItem) -> Observation:
-    """Returns an observation, or makes one from an item of a dataset."""
+    """Converts an item of a dataset to an Observation; returns an Observation unchanged."""
     return observation.observation() if isinstance(observation, Item) else observation
 
 
 def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnInvalid, fill: float) -> Rows:
-    """The newest `steps` rows of columns side by side, in the order in which they are asked for."""
+    """Takes the newest `steps` rows of `columns`, side by side in the order of `columns`. The argument `on_invalid` is "refuse",
+    "hold" or "fill". Raises InvalidObservation for a value that is refused."""
     if on_invalid not in ("refuse", "hold", "fill"):
         raise ValueError(f"on_invalid is {on_invalid!r}, expected 'refuse', 'hold' or 'fill'")
     if not columns:
@@ -88,7 +90,7 @@ def rows(observation: Observation, columns: Columns, steps: int, on_invalid: OnI
 
 
 def check(observation: Observation, steps: int) -> None:
-    """Checks that the argument is an observation with enough rows."""
+    """Raises an error unless `observation` is an Observation with at least `steps` rows."""
     if not isinstance(observation, Observation):
         came = type(observation).__qualname__
         raise TypeError(f"the observation is a {came}, expected Observation.from_event(event), or an item of a dataset")
@@ -101,7 +103,7 @@ def check(observation: Observation, steps: int) -> None:
 
 
 def cameras(images: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The attached stream of each camera."""
+    """Checks the argument `images`, which gives each camera its attached stream. Returns an empty dict for None."""
     if images is not None and not isinstance(images, Mapping):
         raise TypeError(f"images is {images!r}, expected an attached stream for each camera: {{'camera': 'stream'}}")
     return images or {}
@@ -114,11 +116,12 @@ def images(
     padded: np.ndarray | None = None,
     on_invalid: OnInvalid | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The images [n, H, W, C] of an attached stream, uint8, and a mask of the rows that have one. Other rows are black.
+    """Takes the newest `steps` images of an attached stream, [n, H, W, C] uint8, and a mask of the rows that have an image. Rows
+    without an image are black.
 
-    A row before the start, for which `padded` is True, repeats the oldest image. A policy without a mask gives
-    `on_invalid`: `hold` repeats the newest older image, `fill` leaves black. If the window has no image, the shape of an
-    image is not known, and the result is [n, 0, 0, 3].
+    A row before the start, for which `padded` is True, repeats the oldest image. For a policy without a mask `on_invalid` is
+    "hold", which repeats the newest older image, "fill", which leaves black, or "refuse". If the window has no image, the
+    shape of an image is not known, and the result is [n, 0, 0, 3].
     """
     check(observation, steps)
     stream = _attached(observation, name)
@@ -142,7 +145,7 @@ def images(
 
 
 def attached_at(observation: Observation, name: str, row: int, kind: type[Kind]) -> Kind:
-    """The grid or the cloud of a row. Raises InvalidObservation if the row has none."""
+    """Returns the grid or the cloud that is attached to a row. Raises InvalidObservation if the row has none."""
     check(observation, 1)
     found = _attached(observation, name).at(row)
     if found is None:
@@ -153,7 +156,7 @@ def attached_at(observation: Observation, name: str, row: int, kind: type[Kind])
 
 
 def to_channels_first(stacked: np.ndarray) -> np.ndarray:
-    """Images [n, H, W, C] of uint8 as [n, C, H, W] float32 from 0 to 1."""
+    """Converts images [n, H, W, C] uint8 to [n, C, H, W] float32, 0 to 1."""
     return np.ascontiguousarray(np.moveaxis(stacked, -1, -3)).astype(np.float32) / np.float32(255)
 
 
@@ -180,7 +183,7 @@ def _take(observation: Observation, column: str | tuple[str, int, int]) -> tuple
 
 
 def _span(observation: Observation, column: str | tuple[str, int, int]) -> tuple[str, int, int]:
-    """The name of a modality, and the first and the last + 1 of the columns that are asked for."""
+    """Checks an entry of `Columns`, and returns the name of the modality and its columns `begin` and `end` (exclusive)."""
     is_span = isinstance(column, tuple | list) and len(column) == 3 and isinstance(column[0], str)
     if not isinstance(column, str) and not is_span:
         raise ValueError(f"a column is {column!r}, expected a modality, or (modality, begin, end)")
@@ -195,7 +198,7 @@ def _span(observation: Observation, column: str | tuple[str, int, int]) -> tuple
 
 
 def _check_once(observation: Observation, columns: Columns) -> None:
-    """Checks that no column is asked for twice: no policy was trained on that."""
+    """Raises ValueError if a column is asked for twice, since no policy was trained on that."""
     spans = sorted(_span(observation, column) for column in columns)
     for (name, begin, end), (other, again, until) in zip(spans, spans[1:]):
         if name == other and again < end:

@@ -1,7 +1,7 @@
-"""ACT of LeRobot: the newest row, `observation.state` and images, raw.
+"""Inputs of ACT (LeRobot): `observation.state` and images of the newest row, not normalised.
 
-Normalise with the processors of the policy (`make_pre_post_processors`), which take this dict as tensors. ACT has no
-mask for observations; its `action_is_pad` is for actions.
+Normalise with the processors of the policy (`make_pre_post_processors`), which take this dict as tensors. ACT has no mask for
+observations (`action_is_pad` is for actions), so `on_invalid` decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ STEPS = 1
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 50.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Configures modalities in the order of the state. With a longer `window`, `on_invalid="hold"` can look back further."""
+    """Makes a configuration; `modalities` are in the order of the state. With a longer `window`, `on_invalid="hold"` finds older
+    values."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
@@ -33,7 +34,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """Input of `ACTPolicy.select_action`: a batch of one.
+    """Makes the input of `ACTPolicy.select_action`, a batch of one:
 
     `observation.state` [1, D] float32, the columns of `state` side by side; `observation.environment_state` likewise;
     `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, of the attached stream that `images` names.

@@ -1,4 +1,5 @@
-"""Diffusion Policy, the original: two rows of each key of its `shape_meta`, raw."""
+"""Inputs of the original Diffusion Policy: two rows for each key of its `shape_meta`, not normalised. There is no mask, so
+`on_invalid` decides."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 10.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Configures rows at 10 Hz, the rate of the policy's real robot."""
+    """Makes a configuration with rows at 10 Hz, the rate of the robot on which the policy was published."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
@@ -37,10 +38,10 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """Input of `predict_action`: a batch of one, n = `steps` (`n_obs_steps`), oldest row first.
+    """Makes the input of `predict_action`: a batch of one with n = `steps` rows (`n_obs_steps`), oldest row first.
 
-    A key of `low_dim`, such as `robot_eef_pose`, is [1, n, D] float32. A key of `images`, such as `camera_1`, is
-    [1, n, 3, H, W] float32 from 0 to 1, from the attached stream that it names.
+    The dict `low_dim` has the columns of each key, such as `robot_eef_pose`, which becomes [1, n, D] float32. The dict `images`
+    has the attached stream of each key, such as `camera_1`, which becomes [1, n, 3, H, W] float32 from 0 to 1.
     """
     observation = as_observation(observation)
     made, padded = {}, None

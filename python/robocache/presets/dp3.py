@@ -1,4 +1,5 @@
-"""3D Diffusion Policy (DP3): two rows of `agent_pos`, and of a cloud that has been cropped and sampled, raw."""
+"""Inputs of 3D Diffusion Policy (DP3): two rows of `agent_pos` and of a point cloud, not normalised. The cloud must be cropped and
+sampled before; there is no mask."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, cloud: str | None = None, rate_hz: float = 10.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Configures modalities in the order of `agent_pos`, and attaches `cloud` to each row."""
+    """Makes a configuration; `modalities` are in the order of `agent_pos`, and `cloud` is attached to each row."""
     return _config.fuse(modalities, [cloud] if cloud else [], rate_hz=rate_hz, window=window)
 
 
@@ -29,13 +30,12 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """Input of `DP3.predict_action`: a batch of one, oldest row first.
+    """Makes the input of `DP3.predict_action`: a batch of one, oldest row first.
 
-    `agent_pos` [1, 2, D] float32; with `cloud`, the name of an attached stream, `point_cloud` [1, 2, N, 3] float32,
-    metres. Its clouds must have `points` points, cropped and farthest-point sampled as in training.
+    The result has `agent_pos` [1, n, D] float32. With `cloud`, the name of an attached stream, it also has `point_cloud`
+    [1, n, N, 3] float32, metres. Its clouds must have N = `points` points, cropped and farthest-point sampled as in training.
 
-    The argument `on_invalid` is for `agent_pos`. A row without a cloud is refused; before the start the oldest cloud is
-    repeated.
+    The argument `on_invalid` is for `agent_pos`. A row without a cloud is refused. Rows before the start repeat the oldest cloud.
     """
     observation = as_observation(observation)
     taken = rows(observation, agent_pos, steps, on_invalid, fill)

@@ -1,4 +1,5 @@
-"""GR00T N1.7: nested dicts of video, state and language, in physical units, and the `modality.json` of a data set."""
+"""Inputs of GR00T N1.7: nested dicts of video, state and language, in physical units; and the `modality.json` of a data set.
+There is no mask, so `on_invalid` decides."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def config(
     window: int = 1,
     stride: int = 1,
 ) -> _config.Fragment:
-    """Configures a modality for each key of the state. The `window` is the longest horizon of the model's modality config."""
+    """Makes a configuration with a modality for each key of the state. The `window` must be the model's longest horizon."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window, stride=stride)
 
 
@@ -38,17 +39,17 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, dict[str, Any]]:
-    """Input of `Gr00tPolicy.get_action`: a batch of one, oldest row first.
+    """Makes the input of `Gr00tPolicy.get_action`: a batch of one, oldest row first.
 
-    `state.<key>` [1, T, D] float32; `video.<camera>` [1, T, H, W, 3] uint8; `language.<key>` [[text]]. The horizons and
-    keys are those of `policy.get_modality_config()`. There is no mask.
+    The result has `state.<key>` [1, T, D] float32, `video.<camera>` [1, T, H, W, 3] uint8, and `language.<key>` [[text]]. T is
+    `state_steps` or `video_steps`. Horizons and keys must be those of `policy.get_modality_config()`.
     """
     observation = as_observation(observation)
     if isinstance(state, str):
         raise ValueError(f"state is {state!r}, expected a list of modalities, or the columns of each key")
     columns = state if isinstance(state, Mapping) else {name: [name] for name in state}
     taken = {key: rows(observation, names, state_steps, on_invalid, fill) for key, names in columns.items()}
-    # Finds which of the rows of the video are before the start.
+    # The rows of the video that are before the start: those in which some modality has not begun.
     every = [name if isinstance(name, str) else name[0] for names in columns.values() for name in names]
     padded = rows(observation, list(dict.fromkeys(every)), video_steps, "fill", 0.0).padded
     return {
@@ -68,10 +69,10 @@ def modality_json(
     video: Mapping[str, str] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """The `meta/modality.json` of a data set whose `observation.state` are the columns of these observations.
+    """Makes the `meta/modality.json` of a data set whose `observation.state` has the columns of `observation`.
 
-    The `start` and `end` of a state are the `offsets` of its modality. The dict `action` has the number of values of each
-    key, in order, and `video` the `original_key` of each camera. The file is written if `path` is given.
+    The dict `action` has the number of values of each key of the action, in order. The dict `video` has the `original_key` of each
+    camera. The file is written if `path` is given.
     """
     observation = as_observation(observation)
     ends = np.cumsum(list(action.values())).tolist()

@@ -1,8 +1,8 @@
-"""Diffusion Policy of LeRobot: two rows, `observation.state` and images, raw.
+"""Inputs of Diffusion Policy (LeRobot): two rows of `observation.state` and images, not normalised. There is no mask.
 
-The method `DiffusionPolicy.select_action` keeps a queue of the observations that it is called with. These rows are steps
-of capture time, whenever they are asked for, so they bypass that queue. Normalise them with the processors of the policy,
-stack the images of the cameras on dimension -4 as `observation.images`, and call `policy.diffusion.generate_actions`.
+The method `DiffusionPolicy.select_action` makes its rows of a queue of past calls. The rows here are evenly spaced in capture
+time, whenever the policy is called, so bypass the queue. Normalise the rows with the processors of the policy. Stack the
+images of the cameras on dimension -4 as `observation.images`, and call `policy.diffusion.generate_actions`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def config(
     fps: float = 10.0,
     window: int = STEPS,
 ) -> _config.Fragment:
-    """Configures modalities in the order of the state, with rows 1 / `fps` apart and windows at `rate_hz`."""
+    """Makes a configuration; `modalities` are in the order of the state. Rows are 1 / `fps` s apart, windows come at `rate_hz`."""
     stride = rate_hz / fps if fps > 0 else 0
     if stride < 1 or abs(stride - round(stride)) > 1e-9:
         raise ValueError(f"rate_hz is {rate_hz}, expected a multiple of fps, {fps}")
@@ -43,7 +43,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """A batch of one, n = `steps` (`n_obs_steps` of the policy), oldest row first.
+    """Makes a batch of one with n = `steps` rows (`n_obs_steps` of the policy), oldest row first.
 
     `observation.state` [1, n, D] float32; `observation.environment_state` [1, n, E]; `observation.images.<camera>`
     [1, n, 3, H, W] float32 from 0 to 1. Rows before the start repeat the oldest valid one, as LeRobot's queue does.

@@ -1,7 +1,7 @@
-"""Octo: two rows of images and proprioception, with a mask for each step and for each key.
+"""Inputs of Octo: two rows of images and proprioception, with a mask for each step and for each key.
 
-In both masks True means that the model attends to the entry. As in Octo's training, `timestep_pad_mask` is False only for
-steps before the start. A key that is missing in a step is False in `pad_mask_dict`.
+In both masks True means that the model attends to the step or the value. As in Octo's training, `timestep_pad_mask` is False only
+for steps before the start. A key that is missing in a step is False in `pad_mask_dict`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 5.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Configures modalities in the order of the proprioception."""
+    """Makes a configuration; `modalities` are in the order of the proprioception."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
@@ -40,7 +40,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """The `observations` of a batch of one, oldest step first.
+    """Makes the argument `observations` of `OctoModel.sample_actions`: a batch of one, oldest step first.
 
     `proprio` [1, T, D] float32, not normalised; `image_<name>` [1, T, H, W, 3] uint8, black if it is missing;
     `timestep_pad_mask` [1, T] and each key of `pad_mask_dict` [1, T] bool. Octo was never trained without

@@ -1,6 +1,6 @@
-"""pi0, pi0.5 and pi0-FAST of openpi: the newest row, a mask for each camera, the state raw.
+"""Inputs of pi0, pi0.5 and pi0-FAST (openpi): state and images of the newest row, with a mask for each camera.
 
-openpi normalises, pads the state to the model's width, and resizes the images by itself. In its masks True is valid.
+openpi normalises, pads the state to the model's width, and resizes the images by itself. In its masks True means valid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CAMERAS: Mapping[str, tuple[str, str, str]] = {
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 15.0, window: int = 1
 ) -> _config.Fragment:
-    """Configures modalities in the order of the state."""
+    """Makes a configuration; `modalities` are in the order of the state."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
@@ -47,7 +47,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """Input of the model's own transforms: one observation, without a batch dimension.
+    """Makes the input of the model's own transforms: one observation, without a batch dimension.
 
     `state` [D] float32; `image` with all three cameras of the model, each [H, W, 3] uint8; `image_mask`, True if there is an
     image. The dict `images` names the attached stream of a camera. A camera that is not named, or has no image, is black and
@@ -90,7 +90,7 @@ def droid(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """Input of a policy server of DROID (`DroidInputs`). It has no mask: both cameras must have an image.
+    """Makes the input of a policy server for DROID (`DroidInputs`). There is no mask: both cameras must have an image.
 
     `observation/joint_position` [7] rad, `observation/gripper_position` [1], `observation/exterior_image_1_left` and
     `observation/wrist_image_left` [H, W, 3] uint8, `prompt`.

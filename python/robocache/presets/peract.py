@@ -1,4 +1,4 @@
-"""PerAct: a grid of 100 x 100 x 100 cells with ten channels, and four numbers of proprioception.
+"""Inputs of PerAct: a voxel grid of 100 x 100 x 100 cells with ten channels, and four numbers of proprioception.
 
 The ten channels of PerAct's grid are, in this order:
 
@@ -7,7 +7,7 @@ The ten channels of PerAct's grid are, in this order:
 - the index of the cell in x, y and z, divided by the number of cells, in empty cells, too,
 - 1 if there is a point, else 0.
 
-Its cells are off by 1e-12 of an edge from ours, so that points on an edge may be in the neighbouring cell.
+PerAct's cells are off by 1e-12 of an edge from robocache's, so that points on an edge may be in the neighbouring cell.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from robocache.presets import _config
 from robocache.presets._rows import Columns, ObservationOrItem, OnInvalid, as_observation, attached_at, rows
 from robocache.voxels import Voxels
 
-# conf/config.yaml: SCENE_BOUNDS and VOXEL_SIZES.
+# SCENE_BOUNDS and VOXEL_SIZES in PerAct's conf/config.yaml.
 BOUNDS_M = (-0.3, -0.5, 0.6, 0.7, 0.5, 1.6)
 CELLS = 100
-# helpers/utils.py clips the positions of the fingers to 0 up to this number.
+# PerAct's helpers/utils.py clips the positions of the fingers to 0 up to this number.
 MAX_FINGER_M = 0.04
 CHANNELS = ("mean_x", "mean_y", "mean_z", "mean_r", "mean_g", "mean_b", "occupancy")
 
@@ -36,7 +36,8 @@ def config(
     cells: int = CELLS,
     rate_hz: float = 10.0,
 ) -> _config.Fragment:
-    """Configures a grid with each row, of clouds in the frame of the robot's base with fields `r`, `g`, `b` from 0 to 255."""
+    """Makes a configuration that attaches a grid to each row. The clouds must be in the frame of the robot's base, with fields
+    `r`, `g`, `b` from 0 to 255."""
     made = _config.fuse(
         {gripper: {"dim": 3, "interpolation": "previous", "max_age_ms": 100.0}}, [], rate_hz=rate_hz, window=1
     )
@@ -63,7 +64,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """A batch of one: `voxel_grid` [1, 10, 100, 100, 100] and `low_dim_state` [1, 4], float32.
+    """Makes a batch of one: `voxel_grid` [1, 10, 100, 100, 100] and `low_dim_state` [1, 4], float32.
 
     The three columns of `gripper` are 1 if it is open, else 0, and the positions of its two fingers, metres. The fourth
     number of `low_dim_state` is the time in the episode, from 1 at step 0 to -1 at the last step. A row without a grid is
@@ -75,7 +76,7 @@ def inputs(
     taken = rows(observation, gripper, 1, on_invalid, fill).values
     if taken.shape[1] != 3:
         raise ValueError(f"gripper has {taken.shape[1]} columns, expected whether it is open and two fingers")
-    # helpers/utils.py: from 1 at the first step to -1 at the last.
+    # As in PerAct's helpers/utils.py: from 1 at the first step to -1 at the last.
     time = (1.0 - step / (episode_length - 1)) * 2.0 - 1.0
     found = attached_at(observation, grid, -1, Voxels)
     fingers = np.clip(taken[:, 1:], 0.0, MAX_FINGER_M)
@@ -86,7 +87,7 @@ def inputs(
 
 
 def voxel_grid(found: Voxels) -> np.ndarray:
-    """The ten channels [10, X, Y, Z] of a grid with the channels of `config`."""
+    """Makes the ten channels [10, X, Y, Z] of PerAct from a grid with the seven channels of `config`."""
     missing = [name for name in CHANNELS if name not in found.channels]
     if missing:
         raise ValueError(f"the grid has no channels {missing}: it has {list(found.channels)}")

@@ -1,7 +1,7 @@
-"""SmolVLA of LeRobot: the newest row, images with a mask each, the task, raw.
+"""Inputs of SmolVLA (LeRobot): state and images of the newest row, not normalised, a mask for each image, and the task.
 
-In `<camera>_padding_mask` True is an image and False is padding, in spite of its name, and the opposite of LeRobot's
-`_is_pad`. The policy resizes, pads the state to 32 and maps images to -1..1 by itself.
+In `<camera>_padding_mask` True means an image and False means padding, in spite of the name, and unlike LeRobot's `_is_pad`.
+The policy resizes the images, pads the state to 32 values and maps images to -1..1 by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from robocache.presets._rows import images as images_of
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 30.0, window: int = 1
 ) -> _config.Fragment:
-    """Configures modalities in the order of the state."""
+    """Makes a configuration; `modalities` are in the order of the state."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 
@@ -41,7 +41,7 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, Any]:
-    """Input of the policy: a batch of one.
+    """Makes the input of the policy, a batch of one:
 
     `observation.state` [1, D] float32; `observation.images.<camera>` [1, 3, H, W] float32 from 0 to 1, black if
     there is no image, and `observation.images.<camera>_padding_mask` [1] bool, False then; `task` [1] text.

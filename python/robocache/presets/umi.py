@@ -1,6 +1,6 @@
-"""UMI: two rows of images, and of poses relative to the newest one, as positions and the first two rows of rotations.
+"""Inputs of UMI: two rows of images and of poses relative to the newest pose, not normalised. There is no mask.
 
-The key `robot0_eef_rot_axis_angle` holds six numbers, the first two rows of the matrix, in spite of its name.
+The key `robot0_eef_rot_axis_angle` holds the first two rows of the rotation matrix, six numbers, in spite of its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from robocache.presets._rows import images as images_of
 from robocache.presets.rotations import pose_matrix, rot6d_rows
 
 STEPS = 2
-# Latencies of config/task/umi.yaml, ms.
+# Latencies in UMI's config/task/umi.yaml, ms.
 CAMERA_LATENCY_MS, ROBOT_LATENCY_MS, GRIPPER_LATENCY_MS = 125.0, 0.1, 20.0
 
 
@@ -35,8 +35,8 @@ def config(
     rate_hz: float = 60.0,
     window: int = STEPS,
 ) -> _config.Fragment:
-    """Configures rows three frames of 60 Hz apart. The modality `pose` is x y z in metres and a quaternion x y z w, `gripper`
-    a width."""
+    """Makes a configuration with rows three frames of 60 Hz apart. The modality `pose` is x y z in metres and a quaternion
+    x y z w. The modality `gripper` is a width."""
     made = _config.fuse(
         {
             pose: {
@@ -72,10 +72,11 @@ def inputs(
     on_invalid: OnInvalid = "refuse",
     fill: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """A batch of one, oldest row first; `pose` is seven columns, x y z and a quaternion x y z w.
+    """Makes a batch of one, oldest row first. The columns `pose` are x y z and a quaternion x y z w. The array `start_pose` [7]
+    is the pose at the start of the episode.
 
     - `robot0_eef_pos` [1, 2, 3] and `robot0_eef_rot_axis_angle` [1, 2, 6]: inv(newest pose) @ pose of the row
-    - `robot0_eef_rot_axis_angle_wrt_start` [1, 2, 6]: inv(`start_pose`) @ pose, with the pose [7] in which the episode began
+    - `robot0_eef_rot_axis_angle_wrt_start` [1, 2, 6]: inv(`start_pose`) @ pose of the row
     - `robot0_gripper_width` [1, 2, 1]
     - `<camera>_rgb` [1, 2, 3, H, W] float32 from 0 to 1
     """

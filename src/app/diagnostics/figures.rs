@@ -1,5 +1,6 @@
-//! Figures that are gathered message by message. Gathering allocates nothing, and costs some clock readings and
-//! additions.
+//! Collector of the diagnostics, message by message.
+//!
+//! Collecting allocates nothing after the start, and costs some clock readings and additions for each message.
 
 use super::judge::{Faulty, InputState, LONGEST_LEAD_NS, SinceReport, judge};
 use super::recent::{Figure, Recent, Times};
@@ -10,23 +11,25 @@ use robocache_stream::Message;
 use robocache_time::is_stamp_in_range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Step back of a stamp, ns, beyond which its clock was set back. A smaller step is a message out of order.
+/// Backward step of a stamp, ns, beyond which the sender's clock counts as set back. A smaller step counts as a message out of
+/// order.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// Delay from a stamp to the arrival, ns, from which on the stamp is of another clock, or of a recording.
+/// Delay from a stamp to its arrival, ns. From this delay on, the stamp counts as one of another clock or of a recording, and the
+/// delay has no part in the statistics.
 const OTHER_CLOCK_NS: i64 = 3_600_000_000_000;
 
-/// Multiple of the usual step beyond which a step is a gap, as for `robocache info`.
+/// Multiple of the median step between capture times beyond which a step counts as a gap, as in `robocache info`.
 const GAP_STEPS: f64 = 1.5;
 
-/// Number of steps after which the usual step is known.
+/// Number of recent steps between capture times. From this number on, their median is used to find gaps.
 const LEAST_STEPS: u64 = 8;
 
-/// The figures of the operations of a node.
+/// Collector of the diagnostics of all operations of a node.
 pub(in crate::app) struct Diagnostics {
     operations: Vec<OperationFigures>,
     observations: u64,
-    /// Points of all grids, if there are any.
+    /// Counts of the points of all grids; `None` before the first grid.
     points: Option<VoxelCounters>,
     results: Recent<Results>,
 }
@@ -37,7 +40,7 @@ struct OperationFigures {
     device_bytes: usize,
 }
 
-/// Figures about an operation's results: [`Outbox::figures`](crate::app::Outbox::figures).
+/// Collector of one operation's diagnostics: [`Outbox::figures`](crate::app::Outbox::figures).
 pub struct Figures<'a> {
     diagnostics: &'a mut Diagnostics,
     operation: usize,
@@ -55,15 +58,15 @@ struct Input {
     out_of_order: u64,
     gaps: u64,
     newest_ns: Option<i64>,
-    /// Step of capture time beyond which there is a gap, ns.
+    /// Step between capture times beyond which there is a gap, ns; `i64::MAX` until the median step is known.
     gap_ns: i64,
-    /// The longest step since the last report, ns.
+    /// Longest step between capture times since the last report, ns.
     longest_step_ns: i64,
     since: Instant,
     first: Option<Instant>,
     last: Option<Instant>,
     recent: Recent<Samples>,
-    /// Row of the last report.
+    /// Row of this input in the last report.
     row: Row,
 }
 
@@ -74,8 +77,9 @@ struct Samples {
     period: Times,
     delay: Times,
     delays: u64,
-    /// Number of the delays whose stamps are more than [`LONGEST_LEAD_NS`] ahead of the arrival, and the greatest lead, ns.
+    /// Number of recent messages whose stamps are more than [`LONGEST_LEAD_NS`] ahead of their arrival.
     ahead: u64,
+    /// Greatest time that a recent stamp was ahead of its arrival, ns; 0 if none was ahead.
     lead_ns: i64,
     age: Times,
     observed: u64,
@@ -148,7 +152,8 @@ impl Input {
         });
     }
 
-    /// Returns the step from the newest stamp so far to a newer one, and counts gaps and messages out of order.
+    /// Records a stamp, ns, and counts gaps and messages out of order. Returns the step from the newest stamp so far, ns; `None` if
+    /// the new stamp is not newer.
     fn step(&mut self, stamp: i64) -> Option<i64> {
         let step = self.newest_ns.map(|newest| stamp.saturating_sub(newest));
         match step {
@@ -164,7 +169,7 @@ impl Input {
         Some(step)
     }
 
-    /// Messages per second, over the last seconds or since the first message.
+    /// Messages per second, over the last 5 to 10 seconds or since the first message.
     fn rate_hz(&self, now: Instant) -> f64 {
         let (since, messages) = (self.recent.since(), self.recent.get().messages);
         let (since, messages) = match self.first {
@@ -174,7 +179,7 @@ impl Input {
         messages as f64 / now.saturating_duration_since(since).as_secs_f64().max(1e-3)
     }
 
-    /// Summarizes the messages since the last report, or their absence.
+    /// Summarizes the messages since the last report, or their absence. Resets the longest step between capture times.
     fn lately(&mut self, now: Instant) -> SinceReport {
         let usual = match (self.first, self.last) {
             (Some(first), Some(last)) if self.messages > 1 => {
@@ -192,7 +197,7 @@ impl Input {
         }
     }
 
-    /// Updates the row of the input, and returns it.
+    /// Makes the input's row for a report, with its level and reason, and keeps a copy to compare the next row with.
     fn report(&mut self, state: &InputState<'_>, now: Instant) -> Row {
         self.recent.turn(now);
         let recent = self.recent.get();
@@ -242,7 +247,7 @@ impl Input {
 }
 
 impl Diagnostics {
-    /// Figures of operations by their names and inputs, from now on.
+    /// Makes the collector of operations that are given by name, each with the names of its inputs.
     pub(crate) fn new<'a, I: Iterator<Item = &'a str>>(operations: impl Iterator<Item = (&'a str, I)>) -> Self {
         let now = Instant::now();
         let operation = |(name, inputs): (&str, I)| OperationFigures {
@@ -258,7 +263,7 @@ impl Diagnostics {
         }
     }
 
-    /// Figures about an operation's results.
+    /// Returns the collector of one operation (by its index).
     pub(crate) fn of(&mut self, operation: usize) -> Figures<'_> {
         Figures {
             diagnostics: self,
@@ -266,18 +271,18 @@ impl Diagnostics {
         }
     }
 
-    /// Observations, sets and grids per second, over the last seconds; `None` at the start.
+    /// Observations, sets and grids per second, over the last 5 to 10 seconds; `None` in the first half second.
     fn observation_rate_hz(&self, now: Instant) -> Option<f64> {
         let seconds = now.saturating_duration_since(self.results.since()).as_secs_f64();
         (seconds >= 0.5).then(|| self.results.get().observations as f64 / seconds)
     }
 
-    /// Counts a message of an operation's input.
+    /// Counts a message of an operation's input (both by index), with its stamp and arrival.
     pub(crate) fn count_message(&mut self, operation: usize, input: usize, message: &Message) {
         self.operations[operation].inputs[input].count_message(message);
     }
 
-    /// Makes the report at this time. `state` gives the state of each input of an operation.
+    /// Makes the report at the time `now`. `state` returns the state of an input, by the indices of operation and input.
     pub(crate) fn report<'a>(&mut self, now: Instant, mut state: impl FnMut(usize, usize) -> InputState<'a>) -> Report {
         self.results.turn(now);
         let Results { wait, compute, .. } = self.results.get();
@@ -324,7 +329,7 @@ impl Figures<'_> {
         });
     }
 
-    /// Adds an input's part of an observation: the age of its newest sample, -1 if there is none, and its validity.
+    /// Adds an input's part of an observation: the age of its newest sample, ns, -1 if there is none, and its validity.
     pub fn observed(&mut self, input: usize, age_ns: i64, is_valid: bool) {
         let input = &mut self.diagnostics.operations[self.operation].inputs[input];
         input.recent.record(|samples| {
@@ -336,12 +341,12 @@ impl Figures<'_> {
         });
     }
 
-    /// Adds the points of a grid by their fate.
+    /// Adds the counts of the points of one grid.
     pub fn points(&mut self, counters: VoxelCounters) {
         *self.diagnostics.points.get_or_insert_default() += counters;
     }
 
-    /// Adds the time of a result, its device, and the bytes of the device's memory that the operation holds.
+    /// Adds the compute time of a result, its device, and the device memory that the operation holds, bytes.
     pub fn computed(&mut self, time: Duration, device: Device, device_bytes: usize) {
         let ns = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         self.diagnostics.results.record(|results| results.compute.record(ns));

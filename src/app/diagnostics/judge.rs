@@ -1,23 +1,25 @@
-//! Judges the state of an input, with the reason in words.
+//! Judges the level of an input, with the reason in words.
+//!
+//! A fault of the messages comes first, then silence, then warnings; the operation's own finding can only make the level worse.
 
 use super::{Diagnosis, HealthIssue, Level, Row};
 use crate::app::Dropped;
 use robocache_time::{ns_to_ms, ns_to_s};
 use std::time::Duration;
 
-/// Shortest time without a message that is a silence.
+/// Shortest time without a message that counts as silence.
 const MIN_SILENCE: Duration = Duration::from_secs(2);
 
-/// Multiple of the usual time between messages that a silence also lasts.
+/// Multiple of an input's mean message interval that a time without a message must reach, too, to count as silence.
 const SILENCE_FACTOR: u32 = 3;
 
-/// Delay behind this host's clock beyond which stamps are doubtful.
+/// Largest plausible delay from a stamp to its arrival, ns. Beyond it the report warns of the stamps.
 const LONGEST_DELAY_NS: i64 = 5_000_000_000;
 
-/// Lead over this host's clock beyond which stamps are doubtful.
+/// Largest plausible time that a stamp is ahead of its arrival, ns. Beyond it the report warns of the stamps.
 pub(super) const LONGEST_LEAD_NS: i64 = 1_000_000_000;
 
-/// Words for the counts of a row that cause a warning.
+/// Words for the counts of a row that cause a warning, in the order in which the counts are compared.
 const COUNT_WORDS: [&str; 5] = [
     "late",
     "dropped, as too many waited",
@@ -26,51 +28,52 @@ const COUNT_WORDS: [&str; 5] = [
     "out of order",
 ];
 
-/// True if an input that is quiet for this long should have sent a message.
+/// True if `quiet`, the time since an input's last message, counts as silence. `usual` is the mean interval of its messages.
 pub(crate) fn is_silent(quiet: Duration, usual: Duration) -> bool {
     quiet >= MIN_SILENCE.max(SILENCE_FACTOR * usual)
 }
 
-/// Facts about recent messages that are not in the row.
+/// Values of an input's messages since the last report that its [`Row`] does not have.
 pub(super) struct SinceReport {
-    /// The longest step of capture time since the last report, ns.
+    /// Longest step between capture times since the last report, ns.
     pub longest_step_ns: i64,
-    /// Greatest lead of the stamps over this host's clock, ns, if the lead of most of them exceeds [`LONGEST_LEAD_NS`].
+    /// Greatest time that a stamp is ahead of its arrival, ns. `None` unless more than half of the recent stamps are ahead by more
+    /// than [`LONGEST_LEAD_NS`].
     pub lead_ns: Option<i64>,
-    /// Time since the last message.
+    /// Time since the last message, or since the start if none has come.
     pub quiet: Duration,
-    /// Usual time between messages.
+    /// Mean interval of the messages since the start; 0 before the second message.
     pub usual: Duration,
 }
 
-/// Faults of an input's messages up to now.
+/// Counts of an input's faults and dropped messages since the start.
 #[derive(Clone, Copy, Default)]
 pub(in crate::app) struct Faulty<'a> {
     pub faults: u64,
-    /// Counts by reason: [`Dropped`](crate::app::Dropped).
+    /// Counts of dropped messages or samples since the start, by reason: [`Dropped`].
     pub dropped: [u64; Dropped::REASONS],
-    /// The last line of the log about a fault.
+    /// Last line of the log about a fault of the input; empty if no fault was logged.
     pub said: &'a str,
 }
 
-/// State of an input, beside its messages.
+/// State of an input that its messages do not show.
 pub(in crate::app) struct InputState<'a> {
     pub diagnosis: Diagnosis,
-    /// The operation's complaint about the input.
+    /// Present problem of the input that the operation found.
     pub health_issue: Option<&'a HealthIssue>,
     pub faulty: Faulty<'a>,
     pub is_open: bool,
-    /// True if a silence is in order: the input has requests or ticks.
+    /// True if silence is not an error, as for an input of requests or ticks.
     pub may_be_silent: bool,
 }
 
-/// Shortens a text to its beginning: names in it are as long as their sender likes.
+/// Shortens a text to its first 400 characters: names in it are as long as their sender likes.
 fn shortened(said: &str) -> &str {
     const MOST: usize = 400;
     said.char_indices().nth(MOST).map_or(said, |(end, _)| &said[..end])
 }
 
-/// Judges the level of an input and the reason, from its row, its row before, and its operation's complaint.
+/// Returns the level of an input and the reason, from its row, its row in the last report, and its operation's finding.
 pub(super) fn judge(row: &Row, before: &Row, lately: &SinceReport, state: &InputState<'_>) -> (Level, String) {
     let (level, words) = by_messages(row, before, lately, state);
     match state.health_issue {
@@ -83,7 +86,7 @@ pub(super) fn judge(row: &Row, before: &Row, lately: &SinceReport, state: &Input
     }
 }
 
-/// Judges the level of an input and the reason, from its messages or their absence.
+/// Returns the level of an input and the reason, from its messages or their absence alone.
 fn by_messages(row: &Row, before: &Row, lately: &SinceReport, state: &InputState<'_>) -> (Level, String) {
     let faults = row.faults - before.faults;
     if faults > 0 {
@@ -132,7 +135,7 @@ fn by_messages(row: &Row, before: &Row, lately: &SinceReport, state: &InputState
         ]
     };
     for ((now, before), what) in counts(row).into_iter().zip(counts(before)).zip(COUNT_WORDS) {
-        // A count may begin anew.
+        // A count may start at 0 again.
         if now > before {
             say(format!("{} {what}", now - before));
         }

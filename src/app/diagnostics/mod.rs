@@ -16,18 +16,18 @@ pub use report::{Level, Report, Row};
 
 use std::fmt;
 
-/// The output of a node that reports are published on.
+/// Name of the output on which a node publishes its reports.
 pub const DIAGNOSTICS: &str = "diagnostics";
 
-/// An operation's complaint about one of its inputs, in the words of its log. The input's row repeats it, and so does
-/// everything that reads the row.
+/// A present problem of an input, which its operation found, worded as in the operation's log. The input's [`Row`] repeats it, and
+/// so does everything that reads the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthIssue {
-    /// Severity.
+    /// Level of the input while the problem lasts, unless its messages show a worse level.
     pub level: Level,
-    /// The complaint: "no observation for 12.0 s".
+    /// Symptom, such as "no observation for 12.0 s".
     pub what: String,
-    /// The cause.
+    /// Cause of the symptom, as text that follows it in the log.
     pub cause: String,
 }
 
@@ -37,17 +37,18 @@ impl fmt::Display for HealthIssue {
     }
 }
 
-/// Facts about an input that only its operation knows.
+/// Values of an input's [`Row`] that only its operation knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Diagnosis {
-    /// Samples that came after their target was sent, so far.
+    /// Number of samples that arrived after the observation at their target was sent.
     pub late: u64,
-    /// Number of the clock's jumps.
+    /// Epoch of the operation's results: a number that goes up at each clock jump.
     pub epoch: i64,
-    /// Lead of the host's clock over the device's, ns, and its excess of speed, millionths.
+    /// Host time minus device time, ns, and the rate of the host's clock over the device's, parts per million. `None` if the
+    /// operation estimates no clock.
     pub clock: Option<(i64, f64)>,
-    /// The `max_age_ms` of the input, if it has one, ns.
+    /// Greatest age at which a sample of the input is valid, ns (the key `max_age_ms`); `None` for no limit.
     pub max_age_ns: Option<i64>,
-    /// The `max_gap_ms` of the input, if it has one, ns.
+    /// Longest gap between two samples that the input's interpolation bridges, ns (the key `max_gap_ms`); `None` for no limit.
     pub max_gap_ns: Option<i64>,
 }

@@ -1,16 +1,19 @@
-//! Figures of the last seconds.
+//! Statistics over the last seconds.
+//!
+//! Each statistic is kept in two accumulators that start one period apart, so that old values leave it without a list of samples.
+//! Recording allocates nothing.
 
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// Length of a turn. Figures cover the last one to two turns.
+/// Period after which the accumulators change over. Statistics cover the last one to two periods.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Longest time that a histogram tells from longer ones, ns: stamps are at most this far apart.
+/// Upper bound of a histogram, ns; a longer time counts as this one. Stamps are at most this far apart.
 const LONGEST_NS: u64 = 1 << 62;
 
-/// Two figures of a kind, begun one [`TURN`] apart. Every turn the newer replaces the older, and a new one begins. The older is
-/// the one that is read.
+/// Two accumulators of one kind, started one [`TURN`] apart. After each `TURN` the newer replaces the older, and a new one starts.
+/// Readers get the older.
 pub(in crate::app) struct Recent<T> {
     older: T,
     newer: T,
@@ -18,7 +21,7 @@ pub(in crate::app) struct Recent<T> {
     newer_since: Instant,
 }
 
-/// A figure that can begin anew in the memory that it has.
+/// Accumulator that can be reset without an allocation.
 pub(in crate::app) trait Figure: Default {
     fn clear(&mut self);
 }
@@ -38,7 +41,7 @@ impl<T: Figure> Recent<T> {
         record(&mut self.newer);
     }
 
-    /// Replaces the older figure by the newer, if the turn is over.
+    /// Replaces the older accumulator by the newer, if the newer is at least one [`TURN`] old.
     pub(crate) fn turn(&mut self, now: Instant) {
         if now.saturating_duration_since(self.newer_since) >= TURN {
             std::mem::swap(&mut self.older, &mut self.newer);
@@ -47,20 +50,20 @@ impl<T: Figure> Recent<T> {
         }
     }
 
-    /// Figure of the last seconds.
+    /// Accumulator of the last one to two periods.
     pub(crate) fn get(&self) -> &T {
         &self.older
     }
 
-    /// Start of the figures.
+    /// Time at which the accumulator of [`get`](Self::get) started.
     pub(crate) fn since(&self) -> Instant {
         self.older_since
     }
 }
 
-/// Histogram of times from 0 on, accurate to a hundredth. Recording a time allocates nothing.
+/// Histogram of times of 0 ns and more, accurate to 1 %. Recording a time allocates nothing.
 pub(super) struct Times {
-    /// `None` only if the crate refuses the bounds.
+    /// Counts of the recorded times; `None` only if the crate refuses the bounds.
     histogram: Option<Histogram<u32>>,
     max_ns: i64,
 }
@@ -82,7 +85,7 @@ impl Figure for Times {
 }
 
 impl Times {
-    /// Records a time. A negative time counts as 0.
+    /// Records a time, ns. A negative time counts as 0.
     pub(super) fn record(&mut self, ns: i64) {
         if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(u64::try_from(ns).unwrap_or(0));
@@ -90,14 +93,14 @@ impl Times {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The time that `share` of the times do not exceed; `None` if there are no times.
+    /// Quantile `share` (0 to 1) of the recorded times, ns: 0.5 gives the median. `None` if no time was recorded.
     pub(super) fn quantile(&self, share: f64) -> Option<i64> {
         let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
         let value = histogram.median_equivalent(histogram.value_at_quantile(share));
         Some(i64::try_from(value).unwrap_or(i64::MAX).min(self.max_ns))
     }
 
-    /// The longest time; `None` if there are no times.
+    /// Longest recorded time, ns; `None` if no time was recorded.
     pub(super) fn max(&self) -> Option<i64> {
         self.quantile(1.0).map(|_| self.max_ns)
     }

@@ -1,4 +1,6 @@
 //! Reports: a row for each input, and the facts about the whole node.
+//!
+//! The macro `columns!` is the only list of a row's columns: the struct, the layout and the payload follow from it.
 
 use super::key;
 use robocache_device::{Dtype, Primitive};
@@ -11,14 +13,14 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Nothing is wrong.
+    /// Nothing is wrong with the input.
     #[default]
     Ok = 0,
-    /// Something is lost, late or outside its limits.
+    /// Samples of the input are lost, late or outside their limits.
     Warn = 1,
-    /// Messages can't be used.
+    /// Messages of the input can't be used, or no result comes because of it.
     Error = 2,
-    /// No messages come.
+    /// No messages come from the input, or it is closed.
     Stale = 3,
 }
 
@@ -36,7 +38,7 @@ impl fmt::Display for Level {
 /// Defines the columns of a report: for each its meaning, its name and its type.
 macro_rules! columns {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty,)+) => {
-        /// The figures of one input of one operation.
+        /// State and statistics of one input of one operation.
         ///
         /// Counts are of the whole run. Rates, shares and percentiles are of the last 5 to 10 seconds. An unknown value is
         /// `None`, and in a message -1, or NaN for a float.
@@ -69,104 +71,104 @@ macro_rules! columns {
 }
 
 columns! {
-    /// The operation that takes the input.
+    /// Name of the operation that takes the input.
     operation: String,
-    /// The input.
+    /// Name of the input.
     input: String,
-    /// State of the input.
+    /// State of the input since the last report.
     level: Level,
-    /// The reason, in words.
+    /// Reason for `level`, as text; empty if nothing is wrong.
     message: String,
-    /// Messages that came.
+    /// Number of messages that were received since the start.
     messages: u64,
-    /// Messages per second.
+    /// Messages received per second.
     rate_hz: f64,
-    /// Median step from one capture time to the next newer one.
+    /// Median step from one capture time to the next newer one, ns.
     period_p50_ns: Option<i64>,
-    /// 99th percentile of the step from one capture time to the next newer one.
+    /// 99th percentile of the step from one capture time to the next newer one, ns.
     period_p99_ns: Option<i64>,
-    /// Median age of the newest sample at the observations.
+    /// Median age of the newest sample at the targets of observations, ns.
     age_p50_ns: Option<i64>,
-    /// 99th percentile of the age of the newest sample at the observations.
+    /// 99th percentile of the age of the newest sample at the targets of observations, ns.
     age_p99_ns: Option<i64>,
-    /// Greatest age of the newest sample at the observations.
+    /// Greatest age of the newest sample at the targets of observations, ns.
     age_max_ns: Option<i64>,
-    /// Median delay from the capture time to the arrival at the node, if both are by one clock.
+    /// Median delay from the capture time to the arrival at the node, ns, if both are by one clock.
     delay_p50_ns: Option<i64>,
-    /// 99th percentile of the delay from the capture time to the arrival at the node.
+    /// 99th percentile of the delay from the capture time to the arrival at the node, ns.
     delay_p99_ns: Option<i64>,
-    /// Share of the observations in which the input is valid.
+    /// Share of the observations in which the input is valid, 0 to 1.
     valid_share: Option<f64>,
-    /// Samples that came after their target was sent.
+    /// Number of samples that arrived after the observation at their target was sent.
     late: u64,
-    /// Number of faults of the input's messages, as the log counts them.
+    /// Number of faults of the input's messages since the start, as the log counts them.
     faults: u64,
-    /// Messages or samples that were dropped because too many waited.
+    /// Number of messages or samples that were dropped since the start because too many waited.
     dropped_overflow: u64,
-    /// Messages or samples that were dropped for a NaN or an infinity.
+    /// Number of messages or samples that were dropped since the start for a NaN or an infinity.
     dropped_nonfinite: u64,
-    /// Messages or samples that were dropped for their length.
+    /// Number of messages or samples that were dropped since the start for a wrong length or shape.
     dropped_length: u64,
-    /// Messages or samples that were dropped for their stamp.
+    /// Number of messages or samples that were dropped since the start for a wrong or missing timestamp.
     dropped_stamp: u64,
-    /// Rows that were dropped for a value beyond the limits of the computation.
+    /// Number of rows that were dropped since the start for a value beyond the limits of the computation.
     dropped_range: u64,
-    /// Poses that were dropped because no joints were found for them.
+    /// Number of poses that were dropped since the start because no joints were found for them.
     dropped_unreachable: u64,
-    /// Messages whose capture time is before the capture time of an earlier message.
+    /// Number of messages since the start whose capture time is before the capture time of an earlier message.
     out_of_order: u64,
-    /// Steps of capture time that are longer than 1.5 times the usual step.
+    /// Number of gaps since the start: steps from one capture time to the next that are longer than 1.5 times the median step.
     gaps: u64,
-    /// Number of jumps of a stream's clock.
+    /// Epoch of the operation's results: a number that goes up at each clock jump.
     epoch: i64,
-    /// Host time minus the time of the device, if it is estimated.
+    /// Host time minus device time, ns, if the operation estimates the device's clock.
     clock_offset_ns: Option<i64>,
-    /// Excess of the host's time over a second of the device, parts per million.
+    /// Rate of the host's clock over the device's, parts per million, if the operation estimates the device's clock.
     clock_skew_ppm: Option<f64>,
 }
 
-/// Facts about the operations of a node and about their inputs.
+/// State of a node and of its inputs at one time, for the output `diagnostics` and the status file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Version of the report's form: [`Report::VERSION`].
+    /// Version of the report's fields: [`Report::VERSION`].
     pub version: u32,
-    /// The node.
+    /// Id of the node in its dataflow.
     pub node: String,
     /// Time of the report, ns since 1970.
     pub timestamp_ns: i64,
-    /// True if the node has ended in order.
+    /// True in the last report of a node that ended without an error.
     pub ended: bool,
-    /// The level of the worst input.
+    /// Level of the worst input.
     pub level: Level,
-    /// The reason, in words.
+    /// Reason for `level`, as text that names the input; empty if nothing is wrong.
     pub message: String,
-    /// Observations, sets and grids that were published, so far.
+    /// Number of observations, sets and grids that were published since the start.
     pub observations: u64,
     /// Observations, sets and grids per second, over the last 5 to 10 seconds; `None` if unknown.
     #[serde(default)]
     pub observation_rate_hz: Option<f64>,
-    /// Median time from the target of an observation to the newest stamp seen when it was published.
+    /// Median time from the target of an observation to the newest stamp seen when it was published, ns.
     pub wait_p50_ns: Option<i64>,
-    /// 99th percentile of the time from an observation's target to the newest stamp.
+    /// 99th percentile of the time from an observation's target to the newest stamp seen when it was published, ns.
     pub wait_p99_ns: Option<i64>,
-    /// Median time that the operations took for a result.
+    /// Median time that the operations took for a result, us.
     pub compute_p50_us: Option<f64>,
-    /// 99th percentile of the time that the operations took for a result.
+    /// 99th percentile of the time that the operations took for a result, us.
     pub compute_p99_us: Option<f64>,
-    /// The most messages of one input that waited at once since the last report.
+    /// Largest number of messages of one input that waited at once since the last report.
     pub queue_depth: u64,
-    /// Points of all grids by their fate, if there are any grids.
+    /// Counts of the points that were kept and dropped, of all voxel grids together; `None` if there are no grids.
     pub points: Option<VoxelCounters>,
-    /// Device on which the last result was computed.
+    /// Device on which results are computed: a GPU if any operation uses one, else the CPU.
     pub device: String,
-    /// Device memory that the operations hold.
+    /// Device memory that the operations hold, bytes.
     pub device_bytes: u64,
     /// A row for each input of each operation.
     pub inputs: Vec<Row>,
 }
 
 impl Report {
-    /// The version of a report that this library makes.
+    /// Value of `version` in the reports of this library.
     pub const VERSION: u32 = 1;
 
     /// Writes the report's metadata to the header of its message.
@@ -200,7 +202,7 @@ impl Report {
     }
 }
 
-/// A type of the values of a column.
+/// Type of a field of [`Row`], which is sent as a column of the payload.
 trait Cell {
     const DTYPE: Dtype;
 
@@ -216,7 +218,7 @@ trait Cell {
         Self: 'a;
 }
 
-/// Implements `Cell` for a type that is sent as another one.
+/// Implements `Cell` for a type of fixed size, which is converted to the type after `as` when it is sent.
 macro_rules! cell {
     ($Type:ty as $As:ty: |$value:ident| $convert:expr) => {
         impl Cell for $Type {

@@ -1,4 +1,6 @@
-//! Delivery of messages and changes to the operations, and from one operation to the next.
+//! Delivers messages and changes to the operations, and from one operation to the next.
+//!
+//! An operation finishes the work of one message, and what it published is delivered, before it gets the next message.
 
 use super::Graph;
 use crate::app::input_message::InputMessage;
@@ -47,9 +49,8 @@ impl Graph {
         self.resume(to, input, Some(&message), times, sink);
     }
 
-    /// Lets an operation finish the work that its last call left, and delivers its messages after each step. Messages in flight
-    /// to later operations are delivered first, as some may be its own. Messages to itself and to earlier operations wait until
-    /// it is finished.
+    /// Lets the operation `of` finish the work that its last call left. Before each step, the messages in flight to later
+    /// operations are delivered. Messages to `of` and to earlier operations wait until the operation has finished.
     pub(super) fn resume(
         &mut self,
         of: usize,

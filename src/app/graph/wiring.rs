@@ -1,4 +1,7 @@
-//! Inputs and outputs of the operations wired to each other, and the device at which each output is wanted.
+//! Wires the operations' inputs and outputs to each other, and tracks the device on which each output is wanted.
+//!
+//! An input is wired to the nearest earlier output of its name, else to the dataflow: messages never go back to an earlier
+//! operation.
 
 use super::{Graph, InternalInput, Node, Shared};
 use crate::app::operation::Wake;
@@ -66,8 +69,8 @@ impl Graph {
         self.ask_for_devices(index);
     }
 
-    /// Asks an operation at which device it wants its inputs, which may change with every call, and tells the operations that
-    /// publish them.
+    /// Asks an operation on which device it wants its inputs, which may change with every call, and updates the outputs that feed
+    /// them.
     pub(super) fn ask_for_devices(&mut self, of: usize) {
         for i in 0..self.nodes[of].internals.len() {
             let InternalInput { input, from, device } = self.nodes[of].internals[i];
@@ -80,7 +83,7 @@ impl Graph {
         }
     }
 
-    /// The device at which all consumers of an output want it; without consumers, the device at which the dataflow does.
+    /// Device on which all consumers in this process want an output, or without any, the dataflow. `None` for the host.
     fn device_of_output(&self, (operation, output): (usize, usize)) -> Option<Device> {
         let consumers = self.nodes[operation].outputs[output].consumers.iter();
         // A consumer that is being added may not be among the nodes yet.

@@ -1,10 +1,16 @@
+//! Plugin `clock`: puts the stamps of devices on the clock of the host.
+//!
+//! Payloads are passed on unchanged, each message in the order of its arrival: only stamps and the metadata of the clock are
+//! written anew.
+
 use super::{add, report_losses};
 use crate::app::{AppError, BuildContext, Diagnosis, Fault, HealthIssue, Level, Operation, Outbox};
 use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
 use robocache_ops::{self as ops, clock};
 use robocache_stream::{Header, Layout, Message};
 
-/// Distance of a stamp from the time of publication, ns, beyond which it is of another clock than the configuration says.
+/// Largest plausible distance of a converted stamp from the time of publication, ns. Beyond it the device has another clock than
+/// the configuration says.
 const OTHER_CLOCK_NS: u64 = 10_000_000_000;
 
 plugin! {
@@ -28,13 +34,14 @@ fn build(config: ClockConfig, context: &mut BuildContext<'_>) -> Result<(), AppE
 
 /// The capture time of a message, ns.
 enum CaptureTime {
-    /// The message's own stamp.
+    /// The message's own stamp, ns.
     Stamped(i64),
-    /// No stamp; a node gave it the time of its publication.
+    /// Time of publication, ns, of a message without a stamp.
     Unstamped(i64),
 }
 
-/// Reads the stamp of a message, or if only its samples have stamps, the newest of these.
+/// Reads the capture time of a message: its own stamp, else the newest stamp of its samples, else the time of its publication.
+/// Fails if the message has none of these.
 fn capture_time(header: &Header) -> Result<CaptureTime, Fault> {
     let own = header.timestamp_ns.get().filter(|_| !header.is_unstamped());
     let of_rows = || header.timestamps_ns.get()?.iter().copied().max();
@@ -58,9 +65,9 @@ struct Clock {
     name: String,
     inputs: Vec<String>,
     clocks: Clocks,
-    /// The complaint about the stamps of each input, until its clock is locked again.
+    /// Present problem of the stamps of each input; `None` once the estimate of its clock is locked.
     ailments: Vec<Option<HealthIssue>>,
-    /// The last stamp of each input.
+    /// Converted stamp of the last message of each input; `None` before the first message.
     last: Vec<Option<Stamp>>,
     layout: Layout,
 }

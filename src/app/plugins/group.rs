@@ -1,4 +1,6 @@
 //! Plugin `group`: publishes messages of several streams in sets, unchanged.
+//!
+//! Each message is published in one set, or counted with the reason why it is in no set.
 
 mod silence;
 
@@ -33,15 +35,15 @@ fn build(config: GroupingConfig, context: &mut BuildContext<'_>) -> Result<(), A
 struct Group {
     grouper: Grouper<Message>,
     pools: HeldPools,
-    /// Layout of the last message of each input.
+    /// Layout of the last published message of each input.
     layout: Vec<Layout>,
     silence: Silence,
-    /// Epoch of the last set.
+    /// Epoch of the last set: it goes up at each clock jump.
     epoch: i64,
 }
 
 impl Group {
-    /// Publishes the sets that are decided, and counts the messages that are in no set.
+    /// Publishes the sets that the grouper has completed, and counts the messages that it has dropped.
     fn settle(&mut self, out: &mut Outbox<'_>) {
         while let Some(outcome) = self.grouper.next_outcome() {
             let (input, message) = match outcome {
@@ -70,7 +72,7 @@ impl Group {
     }
 }
 
-/// Writes the header of a message that is a member of a set.
+/// Writes the header of a message in a set: the message's own metadata, and the metadata of the set.
 fn describe(header: &mut Header, own: &Header, set: SetInfo) {
     header.copy_from(own);
     group::key::group.set(header, set.number);
@@ -82,7 +84,7 @@ fn describe(header: &mut Header, own: &Header, set: SetInfo) {
     }
 }
 
-/// Counts a message that is in no set.
+/// Counts a message of an input that is in no set, by the reason why the grouper dropped it.
 fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
     match reason {
         DropReason::Overflow | DropReason::Memory | DropReason::Left => out.dropped(input, Dropped::Overflow),

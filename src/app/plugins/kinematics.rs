@@ -1,4 +1,6 @@
 //! Plugin `kinematics`: an operation for each entry of its section.
+//!
+//! A row that can't be used is counted with the reason; the other rows of its message are published.
 
 use crate::app::{AppError, BuildContext, Dropped, Fault, Operation, Outbox, Registration};
 use robocache_device::Device;
@@ -6,8 +8,8 @@ use robocache_ops::kinematics::{InputError, Kinematics, KinematicsConfig, Produc
 use robocache_stream::{Layout, Message, SamplesError, Selection};
 
 plugin! {
-    /// Publishes poses, Jacobians and twists of joints, and joints of poses, as the entries of `kinematics:` say. The chains are those
-    /// of the configuration file.
+    /// Computes poses, Jacobians and twists from joints, or joints from poses, as each entry of `kinematics:` says, and publishes
+    /// them. The section `chains:` has the kinematic chains.
     KinematicsPlugin(KinematicsConfig), "kinematics": "Makes poses, Jacobians and twists of joints, and joints of poses."
 }
 
@@ -32,15 +34,15 @@ fn build(config: KinematicsConfig, context: &mut BuildContext<'_>) -> Result<(),
     Ok(())
 }
 
-/// The operation of one entry.
+/// The operation of one entry of the section `kinematics:`.
 struct KinematicsEntry {
     kinematics: Kinematics,
-    /// Layout of the last message of each output.
+    /// Layout of the last message on each output.
     layouts: Vec<Layout>,
 }
 
 impl KinematicsEntry {
-    /// Publishes a product of the message that was read.
+    /// Publishes one result (pose, Jacobian, twist or joints) of the message that was read last. `output` is its index.
     fn publish(&mut self, output: usize, message: &Message, out: &mut Outbox<'_>) {
         let kinematics = &mut self.kinematics;
         let product = kinematics.products()[output];
@@ -108,7 +110,7 @@ impl Operation for KinematicsEntry {
     }
 }
 
-/// The reason why a message is not used.
+/// Converts the error of a refused message to the reason that the diagnostics count.
 fn why_message(error: &InputError) -> Dropped {
     match error {
         InputError::Samples(SamplesError::NoStamp) => Dropped::Stamp,
@@ -116,7 +118,7 @@ fn why_message(error: &InputError) -> Dropped {
     }
 }
 
-/// The reason why a row is not used.
+/// Converts the error of a refused row to the reason that the diagnostics count.
 fn why_row(reason: &Reason) -> Dropped {
     if reason.is_range() {
         Dropped::Range

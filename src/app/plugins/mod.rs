@@ -1,4 +1,6 @@
-//! robocache's own plugins.
+//! robocache's own plugins, and the functions that they share.
+//!
+//! Each plugin is made by the macro `plugin!`: its configuration comes from the program, else from its section of the file.
 
 /// Defines a plugin with its name and its text in `--help`. The module's function `build` gets its configuration: the one of
 /// the program, else of its section.
@@ -63,7 +65,7 @@ use super::{AppError, BuildContext, Fault, Operation, Outbox, Plugin, Registrati
 use robocache_stream::{Column, Message};
 use robocache_time::ns_to_s;
 
-/// Every operation of robocache, for [`App::add_plugins`](super::App::add_plugins).
+/// All plugins of robocache, without configurations, for [`App::add_plugins`](super::App::add_plugins).
 pub fn all() -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(AlignPlugin::default()),
@@ -78,7 +80,7 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
     ]
 }
 
-/// Adds the operation of a plugin, under the name that `context` has for it.
+/// Registers the operation of a plugin, under the plugin's own name if it has one, else under the plugin's name.
 fn add(
     context: &mut BuildContext<'_>,
     inputs: Vec<String>,
@@ -94,7 +96,7 @@ fn add(
     Ok(())
 }
 
-/// Reads the value of a live parameter, which null switches off.
+/// Parses the value of a live parameter: a number, or null, which switches the parameter off and gives `None`.
 fn number_or_null(value: &Value) -> Result<Option<f64>, Fault> {
     match value {
         Value::Null => Ok(None),
@@ -102,7 +104,8 @@ fn number_or_null(value: &Value) -> Result<Option<f64>, Fault> {
     }
 }
 
-/// Counts the columns of a message that were not copied, or that have nulls. `columns` and `nulls` say what becomes of them.
+/// Counts as faults the columns of a message that were not copied, and those that have nulls. The texts `columns` and `nulls`
+/// tell the log what the operation does with such columns and nulls.
 fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str), out: &mut Outbox<'_>) {
     for skipped in message.skipped() {
         let (name, kind) = (skipped.field.name(), skipped.field.data_type());
@@ -118,7 +121,7 @@ fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str)
     }
 }
 
-/// Warns that the clock of an input jumped by `jump_ns`, and of the consequence.
+/// Warns that the clock of an input jumped by `jump_ns`, positive if ahead. `done` says what the operation does about it.
 fn warn_of_jump(input: usize, jump_ns: i64, done: &str, out: &mut Outbox<'_>) {
     let seconds = ns_to_s(jump_ns);
     // Two kinds, so that both jumps are logged if a stamp jumps there and back.

@@ -1,4 +1,6 @@
 //! The operation of the plugins align and fuse: takes samples, and publishes observations when they are due.
+//!
+//! The watch over the streams only logs and reports: it has no influence on what is published.
 
 mod attach;
 mod publish;
@@ -28,13 +30,13 @@ pub(super) struct Observe {
     attach: Option<Attach>,
     watch: Watch,
     pending: Pending,
-    /// The requests that wait.
+    /// Requests that are not answered yet.
     requests: Requests,
-    /// Selections of the streams' inputs.
+    /// Form in which the payloads of each stream's input are read.
     selections: Vec<Selection>,
 }
 
-/// Checks that messages of an output with `columns` columns can be made and sent.
+/// Checks that an output's messages are not too large to be made and sent: windows whose rows have `columns` values each.
 pub(super) fn check_size(
     config: &AlignConfig,
     output: &str,
@@ -49,13 +51,13 @@ pub(super) fn check_size(
     context.check_message_size(output, bytes).map_err(too_large)
 }
 
-/// Work that is left because more observations were due than are published at once.
+/// Work that the last call left, because more observations were due than are published at once.
 #[derive(Clone, Copy)]
 enum Pending {
     Nothing,
-    /// Observations that are due.
+    /// Publishing the observations that are due.
     Observations,
-    /// Observations that are due, and then the rest of a message.
+    /// Publishing the observations that are due, and then taking the other samples of the message.
     Samples(Samples),
 }
 
@@ -75,7 +77,7 @@ impl Observe {
         }
     }
 
-    /// The outputs of fuse: the window, the streams attached to it, and both in one message.
+    /// Names of the outputs of fuse: the window, the streams attached to it, and both in one message.
     pub(super) fn outputs_of_fuse(&self) -> Vec<String> {
         let attached = self.aligner.timeline().attached();
         let whole = (!attached.is_empty()).then(|| OBSERVATION.to_owned());
@@ -83,19 +85,19 @@ impl Observe {
         std::iter::once(FUSED.to_owned()).chain(attached).chain(whole).collect()
     }
 
-    /// The inputs of the modalities, in order, and then of the attached streams.
+    /// Names of the inputs of the modalities, in order, and then of the attached streams.
     pub(super) fn streams(&self) -> Vec<String> {
         self.aligner.timeline().inputs().map(str::to_owned).collect()
     }
 
-    /// The inputs of the streams, and then of the trigger, if it has one of its own.
+    /// Names of the inputs of the streams, and then of the trigger, if it has an input of its own.
     pub(super) fn inputs(&self) -> Vec<String> {
         let mut inputs = self.streams();
         inputs.extend(self.aligner.timeline().trigger_input().map(str::to_owned));
         inputs
     }
 
-    /// Index of the trigger's input, if it has one of its own.
+    /// Index of the trigger's own input. If the trigger has no input of its own, this is the number of inputs.
     fn trigger_input(&self) -> usize {
         self.aligner.timeline().inputs().count()
     }
@@ -129,7 +131,7 @@ impl Observe {
         Ok(())
     }
 
-    /// Takes a message of samples.
+    /// Takes a message of a modality. A message that can't be read as samples is refused as a whole.
     fn samples(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             let came = message.header.frame_id.get().unwrap_or_default();
@@ -191,7 +193,7 @@ impl Observe {
         }
     }
 
-    /// Publishes the observations that are due, and notes if some are left.
+    /// Publishes the observations that are due, and sets `pending` if some are left.
     fn publish_some(&mut self, out: &mut Outbox<'_>) {
         if !self.publish_due(out) {
             self.pending = Pending::Observations;
@@ -253,7 +255,7 @@ impl Operation for Observe {
         }
     }
 
-    /// Device of the samples; attached messages are held on the host.
+    /// Device on which the aligner takes samples; attached messages are held on the host.
     fn device_of_input(&self, input: usize) -> Option<Device> {
         let is_sample = input < self.aligner.timeline().modalities();
         self.aligner.input_gpu().filter(|_| is_sample).map(Gpu::device)
@@ -310,7 +312,7 @@ impl Operation for Observe {
     }
 }
 
-/// The reason why a message holds no samples.
+/// Converts the error of a refused message to the reason that the diagnostics count.
 fn why_message(error: &SamplesError) -> Dropped {
     match error {
         SamplesError::NoStamp => Dropped::Stamp,
@@ -319,7 +321,7 @@ fn why_message(error: &SamplesError) -> Dropped {
     }
 }
 
-/// The reason why a sample is not taken.
+/// Converts the error of a refused sample to the reason that the diagnostics count.
 fn why_sample(error: &SampleError) -> Dropped {
     match error {
         SampleError::StampOutOfRange(_) => Dropped::Stamp,

@@ -1,4 +1,6 @@
 //! Plugin `record`: appends the messages of its inputs to a recording in a folder.
+//!
+//! A message that is not recorded is a fault of its input, and never ends the node. Nothing that is in the folder is overwritten.
 
 use super::{add, report_losses};
 use crate::app::{AppError, BuildContext, Fault, Operation, Outbox, Wake, folder};
@@ -10,7 +12,7 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Interval between two searches of the writer for batches that are due.
+/// Interval at which the writer looks for batches that are due to be written.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Section `record:` of a configuration.

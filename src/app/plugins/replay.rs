@@ -1,3 +1,8 @@
+//! Plugin `replay`: publishes a recording, at its own pace or another.
+//!
+//! Parts that can't be read are logged and skipped. The replay ends with an error in this case, after all other messages are
+//! published.
+
 use crate::app::rate_limit::RateLimit;
 use crate::app::{AppError, BuildContext, Fault, Outbox, Source, Wake};
 use robocache_ops::ConfigError;
@@ -8,30 +13,30 @@ use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The longest pause between two messages, in recorded time. A longer pause comes from a wrong stamp, or is longer than anybody
-/// wants to wait.
+/// Longest pause between two messages, ns of recorded time. A longer pause is cut to this one: it comes from a wrong stamp, or is
+/// longer than anybody wants to wait.
 const LONGEST_PAUSE_NS: i64 = 10_000_000_000;
-/// Least time between two warnings of one kind.
+/// Shortest time between two warnings of one kind.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// The section `replay:`.
+/// The section `replay:` of a configuration.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayConfig {
-    /// The folder of the recording.
+    /// Folder of the recording to replay.
     pub path: PathBuf,
-    /// Speed of the recorded time; 1 if absent.
+    /// Speed of the replay relative to the recording; 1 if absent.
     #[serde(default)]
     pub speed: Speed,
-    /// Order and pace of the messages of all streams: by their stamps, or by their arrival at the recorder. Absent: by arrival, if
-    /// the recording tells it.
+    /// Order in which messages are published, and the times that pace them: stamps, or arrivals at the recorder. `None`: arrivals,
+    /// if the recording has them, else stamps.
     pub order: Option<Order>,
 }
 
-/// Speed of the recorded time.
+/// Speed of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// A multiple of the recorded speed.
+    /// A multiple of the recorded speed, 0.001 to 1000.
     Times(f64),
     /// The speed at which the consumers take the messages.
     Max,
@@ -106,16 +111,17 @@ struct Replay {
     /// True until the warning about requests is logged.
     warns_of_requests: bool,
     outputs: Vec<String>,
-    /// The outputs that are published, by the index of their stream in the reader.
+    /// Indices of the outputs that are published, in the order of the reader's streams.
     wanted: Vec<usize>,
     reader: Reader,
     started: bool,
-    /// Times at which messages are due, from the first message on.
+    /// Times at which messages are due; `None` before the first message, and always at the speed [`Speed::Max`].
     pace: Option<Pace>,
-    /// Pauses that were cut short.
+    /// Rate limit and count of the pauses that were shortened.
     cut: RateLimit,
-    /// Parts of the recording that could not be read.
+    /// Rate limit and count of the parts of the recording that could not be read.
     damaged: RateLimit,
+    /// Error of the first part that could not be read; it ends the replay after all other messages.
     first_damage: Option<ReadError>,
     message: Message,
     layout: Layout,
@@ -174,15 +180,15 @@ impl Source for Replay {
     }
 }
 
-/// Times at which messages are due.
+/// Converts recorded stamps to the times at which their messages are due.
 struct Pace {
     /// Time at which the newest message is due.
     due: Instant,
-    /// Stamp of the newest message, and of the message before the last jump. With both, a single bad stamp is one jump and not
-    /// two.
+    /// Newest stamp so far, ns. After the recorded clock was set back far, it begins anew at the smaller stamp.
     newest: i64,
+    /// Newest stamp before the last jump, ns. With it, a single bad stamp is one jump and not two.
     before: i64,
-    /// The last stamp, whose message is not published yet.
+    /// Stamp that [`advance`](Self::advance) was called with last, ns; at first the stamp of the first message.
     last_stamp: i64,
 }
 
@@ -196,7 +202,8 @@ impl Pace {
         }
     }
 
-    /// Goes on to the next stamp; a repeated call with the same stamp changes nothing. Returns the gap, ns, if it is cut short.
+    /// Goes on to the next message's stamp, ns; a repeated call with the same stamp changes nothing. Returns the pause before the
+    /// message, ns, if it was shortened.
     fn advance(&mut self, stamp: i64, speed: f64) -> Option<i64> {
         if stamp == self.last_stamp {
             return None;
@@ -224,14 +231,14 @@ impl Pace {
     }
 }
 
-/// Counts an event; true if it may be logged.
+/// Counts an event, and returns true if a line about it may be logged.
 fn is_due(rate: &mut RateLimit) -> bool {
     rate.add(1);
     rate.is_due(Instant::now(), LOG_EVERY)
 }
 
 impl Replay {
-    /// Ends the replay, once everything that can be read is published.
+    /// Ends the replay after the last message. Fails if a part of the recording could not be read.
     fn end(&mut self) -> Result<Wake, Fault> {
         match self.first_damage.take() {
             None => Ok(Wake::Done),

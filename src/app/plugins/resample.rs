@@ -1,3 +1,7 @@
+//! Plugin `resample`: puts batches of trajectories on their targets.
+//!
+//! A row that can't be used is answered as not valid, and counted; the other rows of its batch are not affected.
+
 use super::add;
 use crate::app::{AppError, BuildContext, Fault, Operation, Outbox};
 use robocache_device::Device;
@@ -118,7 +122,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Makes rows of two samples each, at 0 and 10 ns, and a target at 5 ns.
+    /// Makes a batch with a row for each of `last_ns`: samples at 0 and at that time, and a target at 5 ns.
     fn batch(dtype: Dtype, values: &[u8], value_offsets: &[i32], last_ns: &[i64]) -> Message {
         let rows = last_ns.len();
         let mut message = Message::default();

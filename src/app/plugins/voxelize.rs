@@ -1,3 +1,7 @@
+//! Plugin `voxelize`: publishes point clouds as voxel grids.
+//!
+//! Each cloud that is in no grid is counted once, with the reason.
+
 use super::watch::{CHECK_EVERY, StreamWatch};
 use super::{add, number_or_null};
 use crate::app::{AppError, BuildContext, Change, Dropped, Fault, HealthIssue, Level, Operation, Outbox, Value, Wake};
@@ -40,13 +44,13 @@ fn check_size(config: &VoxelizeConfig, context: &BuildContext<'_>) -> Result<(),
 struct Voxelize {
     name: String,
     voxelizer: Voxelizer,
-    /// State of each input: true if it is open, and its stream.
+    /// State of each input: true if the input is open, and the watch over its messages.
     streams: Vec<(bool, StreamWatch)>,
     start: Option<Instant>,
     about: GridOutput,
 }
 
-/// State of empty grids: the complaint about the last grid, if no point was in it, and the inputs that it had.
+/// Watch for empty grids: the problem of the last grid if no point was in it, and which inputs the grid had.
 #[derive(Default)]
 struct EmptyGrids {
     health_issue: Option<HealthIssue>,
@@ -54,11 +58,11 @@ struct EmptyGrids {
     looked: Option<Instant>,
 }
 
-/// Period in which clouds of empty grids are looked at.
+/// Shortest time between two searches for the cause of empty grids.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl EmptyGrids {
-    /// Looks at a grid, and warns with the reason if no point is in it.
+    /// Checks a grid that was published, and warns with the reason if no point is in it.
     fn look(&mut self, grid: &GatheredGrid<'_>, out: &mut Outbox<'_>) {
         let counters = grid.counters();
         if counters.points_kept > 0 {
@@ -111,7 +115,7 @@ fn why_empty(grid: &GatheredGrid<'_>) -> String {
     format!("all points are outside, at {came}, and the grid is {allowed}{unit}")
 }
 
-/// Data and state that a grid is published with.
+/// Metadata of the output, and state between its grids.
 struct GridOutput {
     form: Layout,
     empty: EmptyGrids,
@@ -122,7 +126,7 @@ struct GridOutput {
     /// True if there is one input, without an extrinsic: the grid is then in the frame of its cloud.
     keeps_frame: bool,
     frame_id: String,
-    /// Greatest distance in time between clouds of one clock, ns.
+    /// Time between the clouds of one grid beyond which a warning says that their clocks differ, ns.
     reset_ns: i64,
 }
 
@@ -152,7 +156,7 @@ impl Voxelize {
         })
     }
 
-    /// Leaves grids on the device if their consumers want them there.
+    /// Leaves the next grid on the device if its consumers take it on this device.
     fn look_where_grids_go(&mut self, out: &Outbox<'_>) {
         let gpu = self.voxelizer.output_gpu();
         let stays = gpu.is_some_and(|gpu| out.is_wanted_on_device(0, gpu));
@@ -166,7 +170,7 @@ impl Voxelize {
     }
 }
 
-/// Notes a cloud of an input, and warns if its stamp can't be a capture time.
+/// Counts a cloud of an input, and warns if its stamp can't be a capture time.
 fn came(stream: &mut StreamWatch, input: usize, message: &Message, out: &mut Outbox<'_>) {
     let now = Instant::now();
     stream.came(now);
@@ -256,7 +260,7 @@ fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &GridOutput, out: &mut Outbox<
     }
 }
 
-/// Publishes a grid that stays on its device; true if that was done.
+/// Publishes a grid that stays on its device. Returns false if the grid is on the host, or if the device fails.
 fn send_on_device(grid: &mut GatheredGrid<'_>, about: &GridOutput, out: &mut Outbox<'_>) -> bool {
     let Some((gpu, budget)) = grid.on_device() else {
         return false;
@@ -379,7 +383,7 @@ impl Operation for Voxelize {
         Ok(())
     }
 
-    /// True if a change of `max_wait_ms` made a grid due.
+    /// True if a grid is due because `max_wait_ms` was changed.
     fn has_more(&self) -> bool {
         self.voxelizer.is_due()
     }

@@ -1,6 +1,6 @@
-//! Tells the robot's operator why there are no observations, and which stamps can't be capture times.
+//! Watch over the streams of an operation: says why there are no observations, and which stamps can't be capture times.
 //!
-//! Nothing in here has an influence on the observations. It may look at the wall clock, which they must not.
+//! Nothing in this module has an influence on the observations. The module may look at the wall clock, which observations must not.
 
 mod blame;
 mod stream;
@@ -15,31 +15,31 @@ pub(super) use stream::StreamWatch;
 /// Time without an observation after which a line says why.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// Time after which the line is repeated.
+/// Shortest time between two lines about the same problem.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
-/// Period of the checks.
+/// Period at which an operation calls [`Watch::check`].
 pub(super) const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-/// Watch over the samples and observations of one operation.
+/// Watch over the samples and observations of one operation, which logs what is missing.
 pub(super) struct Watch {
     operation: String,
-    /// Time without an observation that is a silence.
+    /// Time without an observation after which a line says why.
     silent: Duration,
     start: Option<Instant>,
     last_observation: Option<Instant>,
     said: RateLimit,
     observations: u64,
     streams: Vec<StreamWatch>,
-    /// Samples of the trigger's stream up to the last observation.
+    /// Number of samples, at the last observation, of the stream whose samples set the targets.
     leader_samples: u64,
-    /// The trigger's own input, and whether it is closed.
+    /// Watch over the trigger's own input; without a name if the trigger has no input of its own.
     trigger: StreamWatch,
     is_trigger_closed: bool,
 }
 
 impl Watch {
-    /// A watch on the streams and the trigger of a timeline.
+    /// Makes the watch over the streams and the trigger of a timeline.
     pub(super) fn new(operation: &str, timeline: &Timeline) -> Self {
         let now = Instant::now();
         let stream = |name: &str| StreamWatch::new(name, now);
@@ -61,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// Notes a request or a tick.
+    /// Counts a request or a tick on the trigger's input.
     pub(super) fn triggered(&mut self) {
         let now = Instant::now();
         self.trigger.samples += 1;
@@ -70,22 +70,22 @@ impl Watch {
         self.is_trigger_closed = false;
     }
 
-    /// Notes a change of the trigger's input.
+    /// Notes that the trigger's input was closed, or opened again.
     pub(super) fn trigger_changed(&mut self, to: Change) {
         self.is_trigger_closed = to == Change::Closed;
     }
 
-    /// Observations so far.
+    /// Number of observations since the start.
     pub(super) fn observations(&self) -> u64 {
         self.observations
     }
 
-    /// Counts messages or samples of a stream that were refused.
+    /// Counts `times` messages or samples of a stream that were refused.
     pub(super) fn refused(&mut self, stream: usize, times: u64) {
         self.streams[stream].refused += times;
     }
 
-    /// Notes a sample of a stream that was taken, and warns if its stamp can't be a capture time.
+    /// Counts a sample of a stream that was taken, and warns if its stamp can't be a capture time.
     pub(super) fn sample(&mut self, stream: usize, stamp_ns: i64, timeline: &Timeline, out: &mut Outbox<'_>) {
         let now = Instant::now();
         let of = &mut self.streams[stream];
@@ -124,7 +124,7 @@ impl Watch {
         }
     }
 
-    /// Logs a notice about a stream or the targets.
+    /// Logs a notice of the timeline: a stream that is behind, ahead or followed anew, skipped targets, or lost samples.
     pub(super) fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
         match notice {
             Notice::StartedWithout { modality, behind_ns } => {
@@ -161,14 +161,14 @@ impl Watch {
         }
     }
 
-    /// Notes that an observation was sent.
+    /// Counts an observation that was sent.
     pub(super) fn observation(&mut self, timeline: &Timeline) {
         self.observations += 1;
         self.leader_samples = timeline.leader().map_or(0, |leader| self.streams[leader].samples);
         self.last_observation = Some(Instant::now());
     }
 
-    /// Adds a stream's part of the newest row of an observation: the age of its newest sample, -1 if there is none, ns.
+    /// Adds a stream's part of the newest row of an observation: its validity, and its newest sample's age, ns (-1 if none).
     pub(super) fn observed(&mut self, stream: usize, age_ns: i64, is_valid: bool) {
         self.streams[stream].seen.record(|seen| {
             seen.observed += 1;
@@ -177,13 +177,13 @@ impl Watch {
         });
     }
 
-    /// Complaint about an input: about its stream, or about the trigger.
+    /// Present problem of an input: of its stream, or of the trigger.
     pub(super) fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
         self.streams.get(input).unwrap_or(&self.trigger).health_issue.as_ref()
     }
 
-    /// Logs why there are no observations, if there are none. Returns the time of the next check. `asked` is the arrival of the
-    /// oldest request that waits.
+    /// Logs why there are no observations, if none was sent for too long. Returns the time of the next check. `asked` is the
+    /// arrival of the oldest request that waits.
     pub(super) fn check(&mut self, now: Instant, asked: Option<Instant>, timeline: &Timeline) -> Instant {
         // The time of the first call counts as an observation.
         let last = *self.last_observation.get_or_insert(now);
@@ -225,8 +225,8 @@ impl Watch {
         }
     }
 
-    /// True if nothing asks for an observation: no request waits, or the timer is closed. A timer or leading stream that is not
-    /// overdue does not ask for one, either, if it sent nothing, or too few samples, since the last observation.
+    /// True if no observation is expected now: no request waits, or the timer is closed. Nor is an observation expected while the
+    /// timer, or the stream that sets the targets, is not overdue and has sent too little since the last observation.
     fn is_silent_by_design(&self, now: Instant, last: Instant, start: Instant, timeline: &Timeline) -> bool {
         let rests = |trigger: &StreamWatch| {
             let spoke = trigger.last.is_some_and(|spoke| spoke > last);
@@ -244,7 +244,7 @@ impl Watch {
         }
     }
 
-    /// Describes the trigger's part in the reason.
+    /// Describes the trigger's part in a missing observation, as the beginning of the reason.
     fn why_of_trigger(&self, now: Instant, timeline: &Timeline) -> String {
         match (timeline.trigger(), timeline.leader()) {
             (TriggerKind::Request, _) => match timeline.waiting_requests() {
@@ -269,7 +269,7 @@ impl Watch {
     }
 }
 
-/// Formats the distance of one time before or after another, in capture time.
+/// Formats a distance in capture time, ns, as seconds `ahead of` something, or if it is negative `behind` something.
 fn apart(ns: i64) -> String {
     let seconds = ns_to_s(ns).abs();
     let side = if ns < 0 { "behind" } else { "ahead of" };

@@ -1,4 +1,5 @@
-//! Checks the wiring of a node's inputs.
+//! Checks the wiring of a node's inputs: their names, queues, back-pressure, types and triggers. Rates and sizes are judged only if
+//! they are known.
 
 use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::{Edge, Node, parts_of_type};
@@ -9,7 +10,7 @@ use crate::output::{bytes, figure};
 use robocache::app::did_you_mean;
 use robocache::ops::align::TriggerConfig;
 
-/// Maximum bytes that a queue should be able to hold.
+/// Bytes that one queue may hold without a warning.
 const LARGE_QUEUE: u64 = 1 << 30;
 
 /// True if a node is configured to wait for every message, as for a recording.
@@ -109,7 +110,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of a foreign node that holds up live senders.
+    /// Warns of each input whose back-pressure may hold up a live sensor, for a node that is not robocache's.
     pub(super) fn held_up(&mut self, node: &Node) {
         for (input, edge) in node.edges() {
             if edge.is_lossless() && self.streams.of(&edge.source).is_live() {
@@ -126,7 +127,8 @@ impl Checker<'_> {
         self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
     }
 
-    /// Checks that a queue is long enough for the rate that the configuration tells, if nothing else tells the rate.
+    /// Checks that a queue is long enough for the rate that the configuration implies, for a stream whose rate is not known
+    /// otherwise.
     fn queue_by_config(&mut self, own: &RobocacheNode<'_>, input: &str, queue_size: usize, at: &str) {
         let said = own
             .built
@@ -176,7 +178,7 @@ impl Checker<'_> {
         is_short
     }
 
-    /// Compares the `dim` of a modality with the type of its edge.
+    /// Checks that a modality's `dim` equals the `dim` of the type `urn`, which the dataflow declares for the input.
     fn configured_width(&mut self, own: &RobocacheNode<'_>, input: &str, urn: Option<&String>) {
         let Some(dim) = urn.and_then(|urn| parts_of_type(urn)?.1) else {
             return;
@@ -195,7 +197,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the sender of requests takes the answers, and that a timer is not quicker than every stream.
+    /// Checks the trigger: a node that sends requests must read an output of this node, and a timer must not tick faster than the
+    /// fastest stream.
     pub(super) fn trigger(&mut self, own: &RobocacheNode<'_>, operation: &Operation) {
         let Section::Observe(config) = &operation.section else {
             return;

@@ -1,4 +1,4 @@
-//! Nodes of robocache in a dataflow.
+//! Finds the nodes of robocache in a dataflow, and reads their configurations as the nodes themselves do.
 
 use crate::check::dataflow::{Node, parts_of_type};
 use crate::check::facts::{Kind, StreamFacts, Streams};
@@ -8,17 +8,17 @@ use crate::config::{self, CheckedConfig};
 use robocache::app::did_you_mean;
 use std::path::{Path, PathBuf};
 
-/// The node of robocache that does not read a configuration.
+/// Program of the only node of robocache that does not read a configuration, without the prefix `robocache-`.
 const VIEWER: &str = "view";
 
-/// A node of robocache, and the operations of its configuration.
+/// A node of robocache, the path of its configuration, and what was read from it.
 pub(super) struct RobocacheNode<'a> {
     pub node: &'a Node,
     pub config: PathBuf,
     pub built: CheckedConfig,
 }
 
-/// Checker of nodes, with the findings and the facts about streams.
+/// Checker of the nodes of the dataflow `file`, with the facts about streams and the findings so far.
 pub(super) struct Checker<'a> {
     pub file: &'a Path,
     pub folder: &'a Path,
@@ -26,7 +26,7 @@ pub(super) struct Checker<'a> {
     pub findings: &'a mut Findings,
 }
 
-/// Reads the configuration of a node; `None` if the node is not one of robocache's, or was reported.
+/// Reads the configuration of a node; `None` if the node is not one of robocache's, or if a mistake was reported.
 pub(super) fn read<'a>(
     file: &Path,
     folder: &Path,
@@ -70,7 +70,7 @@ pub(super) fn read<'a>(
 }
 
 impl Checker<'_> {
-    /// Compares the `dim` of a type with the width of the samples.
+    /// Checks that the `dim` of the type `urn` is the number of values in a sample, if both are known.
     pub(super) fn width(&mut self, urn: Option<&String>, known: &StreamFacts, at: &str) {
         let dim = urn.and_then(|urn| parts_of_type(urn)?.1);
         if let (Some(dim), Some(width)) = (dim, known.kind.as_ref().and_then(Kind::width))

@@ -1,4 +1,4 @@
-//! Checks the outputs of nodes, their readers, and the shared memory that carries them.
+//! Checks the outputs of nodes, their readers, and the shared memory that carries them. Sizes are judged only if they are known.
 
 use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::{Node, parts_of_type};
@@ -10,9 +10,9 @@ use robocache::device::ring::MAX_CONSUMERS;
 use robocache::dora::MESSAGE_BYTES;
 use robocache::ops::voxelize::VoxelLayout;
 
-/// Number of the largest messages of each output that a pool should hold.
+/// Number of messages of maximum size for which a node's pool of shared memory should have room, for each output.
 const IN_POOL: u64 = 4;
-/// Folder of the pools of dora's nodes.
+/// Folder where dora allocates the nodes' pools of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 impl Checker<'_> {
@@ -136,7 +136,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of attached messages that no declared output carries.
+    /// Warns of attached streams whose messages no declared output carries.
     fn attached(&mut self, own: &RobocacheNode<'_>, at: &str) {
         for operation in &own.built.operations {
             let Section::Observe(config) = &operation.section else {
@@ -158,7 +158,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the rings of a node against the nodes that read them.
+    /// Checks that the rings of a node's outputs match the nodes that read them: as many consumers as configured, on the same
+    /// machine.
     pub(super) fn residence(&mut self, own: &RobocacheNode<'_>) {
         for (output, residence) in &own.built.residences {
             let takers: Vec<&Node> = self

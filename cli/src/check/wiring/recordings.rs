@@ -1,4 +1,4 @@
-//! Checks recorders, replays, and configurations of datasets.
+//! Checks recorders, replays, and configurations of datasets. A recording that does not exist yet is a note, not an error.
 
 use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::tidy;
@@ -9,7 +9,7 @@ use robocache::app::plugins::RecordConfig;
 use std::path::Path;
 
 impl Checker<'_> {
-    /// Checks that the inputs that a recorder names exist.
+    /// Checks that the `inputs` of a recorder are among `known`: wired inputs, and outputs of earlier operations.
     pub(super) fn record_inputs(
         &mut self,
         own: &RobocacheNode<'_>,
@@ -33,7 +33,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the recorders of the dataflow, if there are any, record the streams that a dataset takes.
+    /// Checks that the recorders of the dataflow, if there are any, record the streams that the section `lerobot:` takes.
     pub(super) fn recorded(&mut self, config: &Path, own: &[RobocacheNode<'_>]) {
         let mut recorded = Vec::new();
         for own in own {
@@ -61,7 +61,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the recordings that the dataflow replays and writes.
+    /// Checks that replayed recordings exist and are not written by the same dataflow, and that each recorder can begin a new run.
     pub(super) fn recordings(&mut self, own: &[RobocacheNode<'_>]) {
         let operations = || {
             own.iter()

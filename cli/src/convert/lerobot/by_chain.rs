@@ -1,4 +1,5 @@
-//! Conversion of joints to poses, or of poses to joints, in the samples of a stream.
+//! Conversion of joints to poses, or of poses to joints, in the samples of a stream. A sample that can't be converted gets NaN and
+//! is not valid, and its other values stay.
 
 use super::config::ChainConfig;
 use eyre::bail;
@@ -9,30 +10,30 @@ use robocache::stream::{Layout, Message, Selection};
 /// Number of values in a pose.
 const POSE_VALUES: usize = 7;
 
-/// Converter that replaces some values of a sample by their pose or their joints, the product. The values before and behind them
-/// stay.
+/// Converter that replaces joints in a sample by the pose that they reach, or a pose by joints that reach it. The other values of
+/// the sample stay.
 pub struct ChainConverter {
     product: Product,
     kinematics: Kinematics,
-    /// Names of the joints.
+    /// Names of the chain's joints, in the chain's order.
     joints: Vec<String>,
     /// Range of the values that are replaced, `[first, end]`; all values if `None`.
     channels: Option<[usize; 2]>,
     layout: Layout,
     product_layout: Layout,
-    /// The product of the last message.
+    /// The poses or joints that were computed from the last message.
     made: Message,
-    /// The last message with the product in its place.
+    /// The last message, with the computed values in place of those that they replace.
     converted: Message,
     fields: Vec<String>,
-    /// Number of samples without the product, and the reason of the first one.
+    /// Number of samples for which no pose or joints could be computed; `why` is the reason for the first.
     refused: u64,
     why: Option<String>,
-    /// Description of the first value that is far beyond the limits of its joint.
+    /// Description of the first value that is far beyond the limits of its joint; `None` if there was none.
     implausible: Option<String>,
-    /// Description of names that no joint has. Their values are taken by their places.
+    /// Description of `fields` that name no joint, so that values were matched to joints by position; `None` if all match.
     unnamed: Option<String>,
-    /// Number of changes of posture, and the stamp of the first, ns.
+    /// Number of jumps between solutions of the inverse kinematics, and the stamp of the first, ns; `None` if there was none.
     changes: Option<(u64, i64)>,
 }
 
@@ -77,37 +78,38 @@ impl ChainConverter {
         }
     }
 
-    /// The number of samples without the product, and the reason of the first; `None` if there is none.
+    /// The number of samples for which no pose or joints could be computed, and the reason for the first; `None` if there is none.
     pub fn lost(&self) -> Option<(u64, &str)> {
         self.why.as_deref().map(|why| (self.refused, why))
     }
 
-    /// Describes the first value that is far beyond the limits of its joint.
+    /// Describes the first value that is far beyond the limits of its joint; `None` if there is none.
     pub fn implausible(&self) -> Option<&str> {
         self.implausible.as_deref()
     }
 
-    /// Describes names that no joint has. Their values are taken by their places.
+    /// Describes `fields` that name no joint, so that values were matched to joints by position; `None` if all match.
     pub fn unnamed(&self) -> Option<&str> {
         self.unnamed.as_deref()
     }
 
-    /// The number of changes of posture, and the stamp of the first, ns; `None` if there is none.
+    /// The number of jumps between solutions of the inverse kinematics, and the stamp of the first, ns; `None` if there is none.
     pub fn changes(&self) -> Option<(u64, i64)> {
         self.changes
     }
 
-    /// The name of a converted stream, for readers of the dataset.
+    /// The name of a converted stream in the dataset, such as `arm_pose`: the stream's name, and the quantity that was computed.
     pub fn name_of(&self, stream: &str) -> String {
         format!("{stream}_{}", self.product.name())
     }
 
-    /// The selection by which messages are to be read: a struct of joints or a pose is read as by the operation.
+    /// The columns that are to be read of a message: those that `kinematics:` reads of a struct of joints or a pose.
     pub fn selection(&self) -> &Selection {
         self.kinematics.selection()
     }
 
-    /// Converts the samples of a message. A sample without the product has NaN in its place, and is not valid.
+    /// Converts the samples of a message. A sample that can't be converted gets NaN in place of the pose or the joints, and is not
+    /// valid.
     ///
     /// # Errors
     /// The reason why the message can't be converted.

@@ -1,31 +1,32 @@
-//! The section `lerobot:` of a configuration: how a dataset is made of observations.
+//! The section `lerobot:` of a configuration: how a dataset is made of observations. A key that is unknown, or does not belong to a
+//! feature's source, is refused and never ignored.
 
 use eyre::bail;
 use robocache::ops::align::AlignConfig;
 use robocache::ops::kinematics::{InverseConfig, Product};
 use serde::{Deserialize, Serialize};
 
-/// Contents and form of a dataset.
+/// The section `lerobot:`: the frames, episodes, tasks and features of a dataset.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LerobotConfig {
-    /// The robot's type.
+    /// Type of the robot, as text in the dataset's metadata.
     #[serde(default)]
     pub robot_type: Option<String>,
-    /// Frames a second; `None` if there are as many as observations.
+    /// Frames a second. `None` means the rate of the observations, which is measured if samples are the targets.
     #[serde(default)]
     pub fps: Option<u32>,
-    /// The task of all episodes.
+    /// Text of the task, for frames to which `tasks` gives none.
     #[serde(default)]
     pub task: Option<String>,
-    /// A stream whose messages hold the task from their stamp on, as `task` in their metadata.
+    /// Name of a stream of tasks. Each message gives the task from its stamp on, as `task` in its metadata.
     #[serde(default)]
     pub tasks: Option<String>,
-    /// A stream of which each message begins an episode.
+    /// Name of a stream of which each message begins an episode.
     #[serde(default)]
     pub episodes: Option<String>,
-    /// Longest step between the frames of an episode. `None` means one and a half periods of the grid, or 1000 if samples are the
-    /// targets.
+    /// Longest time between two frames of an episode, ms. `None` means one and a half periods of the time grid, or 1000 if samples
+    /// are the targets.
     #[serde(default)]
     pub episode_gap_ms: Option<f64>,
     /// Treatment of a frame with a value that is not valid.
@@ -52,7 +53,8 @@ pub enum OnInvalid {
     Refuse,
     /// Repeats the last valid value of the episode; without such a value the frame is left out.
     Hold,
-    /// Writes the observation's own value, `fill_value`; zeros for other streams.
+    /// Writes the value as it is: of an observation its `fill_value`, of a stream that is taken directly its invalid sample. If
+    /// there is no sample, it writes zeros.
     Fill,
 }
 
@@ -61,45 +63,45 @@ pub enum OnInvalid {
 #[serde(deny_unknown_fields)]
 pub struct FeatureConfig {
     pub name: String,
-    /// Modalities of the observations, side by side.
+    /// Names of the modalities whose values make the feature, side by side.
     #[serde(default)]
     pub modalities: Option<Vec<String>>,
-    /// A stream, of which one sample is taken without interpolation.
+    /// Name of a stream, of which each frame takes one sample without interpolation.
     #[serde(default)]
     pub stream: Option<String>,
-    /// A stream of images, of which one is taken.
+    /// Name of a stream of images, of which each frame takes one.
     #[serde(default)]
     pub images: Option<String>,
-    /// A stream, of which the newest samples are taken without interpolation.
+    /// Name of a stream, of which each frame takes the newest samples without interpolation.
     #[serde(default)]
     pub window: Option<String>,
-    /// Number of samples of a `window`.
+    /// Number of samples that a frame takes of a `window`, 1 to 1,000,000.
     #[serde(default)]
     pub samples: Option<usize>,
     /// Choice of the sample of a `stream`, or of the image of `images`.
     #[serde(default)]
     pub take: Option<Take>,
-    /// Greatest distance of a sample from the target.
+    /// Greatest distance of a sample from the frame's target, ms; a farther sample is not valid. `None` means no limit.
     #[serde(default)]
     pub max_age_ms: Option<f64>,
-    /// Delay of the stream's stamps behind the capture. `None` means that of the modality with this input, else 0.
+    /// Time from the capture of a sample to its stamp, ms. `None` means the `latency_ms` of the modality with this input, else 0.
     #[serde(default)]
     pub latency_ms: Option<f64>,
-    /// Type of a `stream`: `bool`, if its bytes are 0 or 1.
+    /// `bool` if the bytes of a `stream`, each 0 or 1, become booleans; `None` keeps the type of the stream.
     #[serde(default)]
     pub dtype: Option<Bool>,
-    /// Joints in a `stream` or `window` that are replaced by their pose.
+    /// Conversion of joints in a `stream` or `window` to the pose that they reach.
     #[serde(default)]
     pub pose_of: Option<ChainConfig>,
-    /// Pose in a `stream` or `window` that is replaced by its joints.
+    /// Conversion of a pose in a `stream` or `window` to joints that reach it.
     #[serde(default)]
     pub joints_of: Option<ChainConfig>,
-    /// Names of the elements.
+    /// Names of the feature's elements. `None` means the names that the messages give, if they do.
     #[serde(default)]
     pub names: Option<Vec<String>>,
 }
 
-/// The values of a sample that are converted by a chain.
+/// Conversion of values of a sample by a kinematic chain.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainConfig {
@@ -113,7 +115,7 @@ pub struct ChainConfig {
     pub inverse: Option<InverseConfig>,
 }
 
-/// Choice of the sample for a target.
+/// Choice of the sample that a frame takes for its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {
@@ -124,14 +126,14 @@ pub enum Take {
     Next,
 }
 
-/// The only type of a feature that the stream does not tell.
+/// Data type that a configuration can set for a feature. Otherwise a feature has the type of its stream.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bool {
     Bool,
 }
 
-/// Source of a feature.
+/// Source of a feature's values: the names of modalities, or the name of a stream.
 pub enum FeatureSource<'a> {
     Modalities(&'a [String]),
     Stream(&'a str),
@@ -140,7 +142,7 @@ pub enum FeatureSource<'a> {
 }
 
 impl FeatureConfig {
-    /// The source of the feature.
+    /// Returns the source of the feature, and checks that the feature's keys belong to that source.
     ///
     /// # Errors
     /// The feature has no source or several, or keys that don't belong to its source.
@@ -197,7 +199,8 @@ impl FeatureConfig {
 }
 
 impl FeatureConfig {
-    /// The conversion by a chain, if there is one: its key, its product and its configuration.
+    /// Returns the key of the conversion by a chain, what it makes (poses or joints), and its configuration; `None` if the feature
+    /// has no conversion.
     ///
     /// # Errors
     /// The feature has both `pose_of` and `joints_of`.
@@ -215,7 +218,7 @@ impl FeatureConfig {
 }
 
 impl LerobotConfig {
-    /// The streams that the dataset takes beside the observations, those of tasks and episodes among them.
+    /// Lists the streams that the dataset takes directly, not from observations, with the streams `tasks` and `episodes`.
     pub fn streams(&self) -> impl Iterator<Item = &str> {
         let of_features = self
             .features
@@ -225,7 +228,7 @@ impl LerobotConfig {
         of_features.chain(of_all).flatten().map(String::as_str)
     }
 
-    /// Names of the chains that convert values of a feature.
+    /// Lists the names of the chains that convert values of features.
     pub fn chains(&self) -> impl Iterator<Item = &str> {
         let of_features = self
             .features
@@ -234,8 +237,8 @@ impl LerobotConfig {
         of_features.flatten().map(|config| config.chain.as_str())
     }
 
-    /// Makes the features of a file that names none: `observation.X` of each modality `X`. A modality that is named like a feature
-    /// of LeRobot keeps its name.
+    /// Makes the features of a configuration that lists none: `observation.X` of each modality `X`. A modality that is named like a
+    /// feature of LeRobot keeps its name.
     pub fn default_features(fuse: &AlignConfig) -> Vec<FeatureConfig> {
         let of = |input: &String| {
             let is_named = input.starts_with("observation.") || input == "action" || input.starts_with("action.");
@@ -250,7 +253,7 @@ impl LerobotConfig {
     }
 }
 
-/// Converts a time in ms to ns.
+/// Converts a time in ms to ns. Fails, with `key` in the error, if the time is below 0 or above 1e12 ms.
 pub fn to_ns(key: &str, ms: f64) -> eyre::Result<i64> {
     if !(0.0..=1e12).contains(&ms) {
         bail!("lerobot: {key}: {ms} (allowed: 0 to 1e12)");

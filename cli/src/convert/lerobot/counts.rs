@@ -1,4 +1,5 @@
-//! Counts of observations that became frames or were left out, and their report.
+//! Counts of observations that became frames or were left out, and their report. Every observation is counted once as one of the
+//! two.
 
 use robocache::formats::lerobot::Written;
 use std::collections::BTreeMap;
@@ -7,24 +8,25 @@ use std::collections::BTreeMap;
 pub struct Counts {
     pub observations: u64,
     pub frames: u64,
-    /// Observations that did not become frames.
+    /// Number of observations that did not become frames.
     pub left_out: u64,
     /// Number of observations in which a modality or a feature was not valid, by its name.
     pub invalid: BTreeMap<String, u64>,
-    /// Frames with a value that was not valid, and was held or filled in.
+    /// Number of frames with a value that was not valid, in place of which the last valid value was written.
     pub held: u64,
+    /// Number of frames with a value that was not valid and was filled in, by `on_invalid: fill`.
     pub filled: u64,
-    /// Steps within episodes that are longer than a step of frames.
+    /// Number of steps between frames of an episode that are longer than one and a half periods.
     pub holes: u64,
-    /// Beginnings of episodes that came after later frames had been written.
+    /// Number of messages that begin an episode and arrived after later frames had been written.
     pub late_begins: u64,
     pub without_task: bool,
-    /// The rate of the targets, if it had to be measured.
+    /// Median rate of the targets, Hz; `None` if the configuration gives the rate.
     pub measured_hz: Option<f64>,
 }
 
 impl Counts {
-    /// Formats the counts as remarks. `is_grid` is true if frames lie on a grid, not at samples.
+    /// Formats the counts as remarks, one line each. `is_grid` is true if frames lie on a time grid, not at samples.
     pub fn notes(&self, written: &Written, fps: Option<u32>, is_grid: bool) -> Vec<String> {
         let Written { episodes, frames, .. } = written;
         let (tasks, observations) = (written.tasks.len(), self.observations);

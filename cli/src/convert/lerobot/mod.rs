@@ -1,4 +1,5 @@
-//! Datasets of LeRobot, as a source and as a sink.
+//! Datasets of LeRobot, as a source and as a sink. The features `robocache.*`, which the sink writes, let the source restore stamps
+//! and validity.
 
 mod by_chain;
 mod config;
@@ -21,8 +22,8 @@ use config::FeatureSource;
 use robocache::app::Config;
 use std::path::Path;
 
-/// Lists the streams that are taken beside the observations, each with its latency, ns. Without `latency_ms` of the feature the
-/// latency is that of `known`, or 0.
+/// Lists the streams that a dataset takes directly, not from observations, each with its latency, ns. If a feature has no
+/// `latency_ms`, the stream's latency in `known` counts, or 0.
 pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(String, i64)>> {
     let config = Config::read(file)?.read_section::<LerobotConfig>("lerobot")?;
     let mut latencies = Vec::new();
@@ -57,8 +58,8 @@ pub fn selections(file: &Path) -> eyre::Result<Selections> {
     Ok(selections)
 }
 
-/// Lists the streams that a dataset takes of a recording: inputs of observations, and streams beside them. Without a section
-/// `lerobot:` the list is empty.
+/// Lists the streams that a dataset takes of a recording: inputs of observations, and streams that it takes directly. Without a
+/// section `lerobot:` the list is empty.
 ///
 /// # Errors
 /// The refusals of [`Settings::read`].
@@ -79,7 +80,7 @@ pub fn streams_of(file: &Path) -> eyre::Result<Vec<String>> {
     Ok(streams)
 }
 
-/// True if the path is the folder of a dataset.
+/// True if the path is the folder of a dataset of LeRobot: it has a file `meta/info.json`.
 pub fn is_dataset(path: &Path) -> bool {
     path.join("meta/info.json").is_file()
 }

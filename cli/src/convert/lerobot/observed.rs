@@ -1,4 +1,4 @@
-//! The observations that fuse publishes, kept until they become frames.
+//! The observations that fuse publishes, kept until they become frames. Only the newest row of each is kept, as float32.
 
 use robocache::app::{Fault, Sink};
 use robocache::device::Dtype;
@@ -11,18 +11,18 @@ use std::collections::{HashMap, VecDeque};
 pub struct Observation {
     pub target_ns: i64,
     pub epoch: i64,
-    /// Validity of each modality.
+    /// Validity of each modality at the target.
     pub valid: Vec<bool>,
-    /// Age of each modality; -1 if there is no sample.
+    /// Age of each modality's newest sample at the target, ns; -1 if there is no sample.
     pub age_ns: Vec<i64>,
-    /// Values of all modalities, float32.
+    /// Bytes of the values of all modalities, float32.
     row: Vec<u8>,
-    /// Offset in bytes at which each modality begins, and the end of the last one.
+    /// Offset in `row` at which each modality begins, bytes, and the end of the last modality.
     offsets: Vec<usize>,
 }
 
 impl Observation {
-    /// The bytes of a modality.
+    /// The values of a modality in the row, float32, as bytes.
     pub fn of(&self, modality: usize) -> &[u8] {
         &self.row[self.offsets[modality]..self.offsets[modality + 1]]
     }
@@ -31,11 +31,11 @@ impl Observation {
 /// Sink that keeps the observations of fuse, and the names of values in other outputs.
 pub struct ObservationQueue {
     output: String,
-    /// Names of the values of each other output, from its first message.
+    /// Names of the values of each output that is not `output`, from its first message.
     pub names: HashMap<String, Vec<String>>,
     /// Observations that are not frames yet, in the order in which they were published.
     pub due: VecDeque<Observation>,
-    /// Observations whose memory is used again.
+    /// Spare observations whose memory is used again for later ones.
     pub free: Vec<Observation>,
     memory: Message,
 }

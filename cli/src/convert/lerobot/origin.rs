@@ -1,4 +1,5 @@
-//! `meta/robocache.json` of a dataset: the streams that its features come from.
+//! `meta/robocache.json` of a dataset: the streams that its features come from. A part is what a feature takes of one modality or
+//! stream; parts keep their index in all of the features `robocache.*`.
 
 use super::config::Take;
 use eyre::WrapErr;
@@ -8,12 +9,15 @@ use std::path::Path;
 
 const FILE: &str = "meta/robocache.json";
 
-/// Features about the other features: for each part its validity, its age and the time of its newest sample; for each frame its
-/// target and its epoch.
+/// Name of the feature with the validity of each part, a bool.
 pub const VALID: &str = "robocache.valid";
+/// Name of the feature with the age of each part's newest sample at the target, ns; -1 if there is no sample.
 pub const AGE_NS: &str = "robocache.age_ns";
+/// Name of the feature with the capture time of each part's newest sample, ns; -1 if there is no sample.
 pub const CAPTURE_NS: &str = "robocache.capture_ns";
+/// Name of the feature with the target of each frame, ns.
 pub const TARGET_NS: &str = "robocache.target_ns";
+/// Name of the feature with the epoch of each frame's observation.
 pub const EPOCH: &str = "robocache.epoch";
 
 /// Sources of the features of a dataset.
@@ -25,25 +29,25 @@ pub struct Origins {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Origin {
     pub feature: String,
-    /// Parts of the feature, side by side.
+    /// Modalities or streams whose values make the feature, side by side.
     pub streams: Vec<Part>,
 }
 
-/// A part of a feature.
+/// Values that a feature takes of one modality or stream.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Part {
     pub stream: String,
     /// Index of the part in `robocache.valid`, `robocache.age_ns` and `robocache.capture_ns`.
     pub part: usize,
-    /// Number of elements; `None` if the part is a whole feature.
+    /// Number of the part's elements in the feature; `None` if the part is the whole feature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dim: Option<usize>,
     /// True if the values are those of a sample, not interpolated.
     pub as_it_came: bool,
-    /// Rule that chose the sample, for a stream beside the observations.
+    /// Rule by which frames took a sample of a stream, if not from observations; `None` for modalities and windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub take: Option<Take>,
-    /// Number of samples, for a window.
+    /// Number of samples in a window; `None` if the part is not a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<usize>,
 }
@@ -55,7 +59,7 @@ impl Origins {
         fs::write(&path, text).wrap_err_with(|| path.display().to_string())
     }
 
-    /// Reads the sources of a dataset. A dataset that robocache did not write has none.
+    /// Reads the sources of a dataset's features; empty if robocache did not write the dataset.
     pub fn read(folder: &Path) -> eyre::Result<Self> {
         let path = folder.join(FILE);
         match fs::read_to_string(&path) {
@@ -66,7 +70,7 @@ impl Origins {
     }
 }
 
-/// Names the feature that holds the times of a window.
+/// Returns the name of the feature that holds the times of the samples of the window `feature`, ns.
 pub fn times_of(feature: &str) -> String {
     let name = feature.strip_prefix("robocache.window.").unwrap_or(feature);
     format!("robocache.window_ns.{name}")

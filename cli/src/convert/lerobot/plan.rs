@@ -1,4 +1,5 @@
-//! Plan of a configuration: the rate of frames, and the sources of their features.
+//! Plan of a configuration: the rate of frames, and the sources of their features. The rate is a whole number, as LeRobot needs it,
+//! or the configuration is refused.
 
 use super::by_chain::ChainConverter;
 use super::config::{FeatureConfig, FeatureSource, LerobotConfig, latency_ns, to_ns};
@@ -10,15 +11,16 @@ use robocache::ops::align::{AlignConfig, TriggerConfig};
 /// Greatest relative difference of a measured rate from a whole number: the rates of sensors are rarely exact.
 const MEASURED_TOLERANCE: f64 = 0.02;
 
-/// Source of a feature in the configuration.
+/// Source of a feature, by its index in the configuration.
 pub enum Plan {
-    /// Modalities, by index.
+    /// Indices of the modalities of `fuse:` that make the feature, side by side.
     Modalities(Vec<usize>),
-    /// A stream, by index.
+    /// Index in the list of streams that features take directly, not from observations.
     Stream(usize),
 }
 
-/// Returns the frames a second, if the configuration says them, and the period of the grid, ns, if a grid makes the frames.
+/// Returns the number of frames a second, and the period of the time grid, ns. If samples are the targets, the period is `None`,
+/// and so is the rate unless `fps` is configured.
 pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<u32>, Option<i64>)> {
     let every = fuse.emit_every as f64;
     let (own, period_ns) = match &fuse.trigger {
@@ -46,8 +48,8 @@ pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<
     }
 }
 
-/// Measures the frames a second of targets in the order of their observations. Returns the whole number nearest to the median rate,
-/// and that rate, Hz.
+/// Measures the number of frames a second from their targets, in the order of the observations. Returns the whole number nearest to
+/// the median rate, and the median rate, Hz.
 ///
 /// # Errors
 /// A single target, or a rate that is far from a whole number.
@@ -70,7 +72,8 @@ pub fn measured_rate(targets_ns: &[i64]) -> eyre::Result<(u32, f64)> {
     Ok((fps as u32, rate_hz))
 }
 
-/// Lists the sources of the features, and the streams beside the observations. `file` has the chains.
+/// Lists the source of each feature, in the order of the features, and the streams that features take directly. Chains are read
+/// from `file`.
 pub fn plan(
     config: &LerobotConfig,
     fuse: &AlignConfig,
@@ -128,7 +131,7 @@ pub fn plan(
     Ok((plan, streams))
 }
 
-/// Creates the conversion of a stream's samples, if the feature asks for one.
+/// Creates the conversion of a stream's samples by a chain of `file`; `None` if the feature asks for none.
 pub fn by_chain(feature: &FeatureConfig, file: &Config) -> eyre::Result<Option<ChainConverter>> {
     let Some((key, product, config)) = feature.by_chain()? else {
         return Ok(None);

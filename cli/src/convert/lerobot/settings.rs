@@ -1,4 +1,5 @@
-//! Settings of a dataset, from the sections `fuse:` and `lerobot:` of a file; for `convert` and for `check`.
+//! Settings of a dataset, from the sections `fuse:` and `lerobot:` of a file; for `convert` and for `check`, so that both refuse
+//! the same files.
 
 use super::config::{LerobotConfig, to_ns};
 use super::plan::{Plan, plan, rate};
@@ -11,10 +12,10 @@ use robocache::ops::align::{AlignConfig, FUSED};
 use robocache::prelude::Dtype;
 use std::path::Path;
 
-/// Operations that run to make frames, in this order.
+/// Operations that run to make frames, in their order.
 const ORDER: [&str; 4] = ["clock", "kinematics", "voxelize", "fuse"];
 
-/// Gap that ends an episode if samples are the targets.
+/// Longest time between two frames of an episode, if samples are the targets and `episode_gap_ms` is absent.
 const GAP_OF_SAMPLES_MS: f64 = 1000.0;
 
 pub struct Settings {
@@ -22,11 +23,11 @@ pub struct Settings {
     pub fuse: AlignConfig,
     /// Name of the output whose observations become frames.
     pub fused: String,
-    /// Frames a second, if the configuration says it.
+    /// Frames a second; `None` if they have to be measured.
     pub fps: Option<u32>,
-    /// Longest step between the frames of an episode.
+    /// Longest time between two frames of an episode, ns. After a longer pause a new episode begins.
     pub gap_ns: i64,
-    /// The period of the grid; `None` if samples are the targets.
+    /// The period of the time grid, ns; `None` if samples are the targets.
     pub grid_ns: Option<i64>,
     pub graph: Graph,
     pub plan: Vec<Plan>,
@@ -34,7 +35,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings from a file.
+    /// Reads the settings of a dataset from a configuration.
     ///
     /// # Errors
     /// An [`AppError`], or the problem of a section, behind the name of the file.
@@ -46,7 +47,8 @@ impl Settings {
         Self::of(file).map_err(in_file)
     }
 
-    /// Finds the first problem of the section `lerobot:` or `fuse:` of a file. Returns the section and the problem.
+    /// Finds the first problem of the section `lerobot:` or `fuse:` of a file. Returns the section and the problem; `None` if there
+    /// is none.
     pub fn refusal(file: &Path) -> Option<eyre::Result<(String, String), AppError>> {
         let error = Self::of(file).err()?;
         Some(match error.downcast::<AppError>() {
@@ -101,7 +103,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Checks the features of the dataset, as far as they are known before a sample comes.
+    /// Checks the features of the dataset, as far as they are known before the first sample arrives.
     fn check(&self) -> eyre::Result<()> {
         let features = self.plan.iter().zip(&self.config.features).map(|(plan, feature)| {
             let dim = match plan {
@@ -120,7 +122,8 @@ impl Settings {
     }
 }
 
-/// Returns the longest step between frames that are `period_ns` apart: half a period counts as jitter, not as a gap.
+/// Returns one and a half times `period_ns`, the longest time between two frames that is not a gap, ns: half a period counts as
+/// jitter.
 pub fn longest(period_ns: i64) -> i64 {
     period_ns + period_ns / 2
 }

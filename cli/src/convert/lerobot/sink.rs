@@ -1,5 +1,5 @@
 //! Sink that writes a dataset: the operations of a configuration make observations of the messages, and each observation becomes a
-//! frame.
+//! frame. An observation waits until every stream is past its target, unless a stream is silent for too long.
 
 mod features;
 mod frames;
@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Length of the queue of observations, in seconds of frames, beyond which silent streams are not waited for.
+/// Maximum length of the queue of observations that wait for silent streams, in seconds at the rate of the frames.
 const SILENT_S: usize = 10;
 
-/// Number of targets to wait for if their rate has to be measured.
+/// Number of observations that are queued before the rate of their targets is measured.
 const MEASURED: usize = 100;
 
 /// The key of a message's metadata that holds the task.
@@ -34,47 +34,49 @@ pub struct Sink {
     version: Version,
     config: LerobotConfig,
     fuse: AlignConfig,
-    /// Frames a second, once the rate is known.
+    /// Frames a second; `None` until the rate is given or measured.
     fps: Option<u32>,
     gap_ns: i64,
-    /// The period of the grid; `None` if samples are the targets.
+    /// The period of the time grid, ns; `None` if samples are the targets.
     grid_ns: Option<i64>,
     graph: Graph,
     inputs: Vec<String>,
     observed: ObservationQueue,
     plan: Vec<Plan>,
     streams: Vec<FeatureStream>,
-    /// Names of the elements of each modality, from its first message.
+    /// Names of the elements of each input's samples, by the input, from its first message.
     names: HashMap<String, Vec<String>>,
     begun: Vec<i64>,
     tasks: Vec<(i64, String)>,
-    /// The stamp of the last message.
+    /// The stamp of the last message, ns.
     now_ns: i64,
     /// Writer of the dataset, created with the first frame: only then are the features known.
     writer: Option<Writer>,
     last: Option<PreviousFrame>,
     counts: Counts,
-    /// First reason of each stream why a message is not a sample.
+    /// Reason of the first refused message of each stream that has any.
     refused: Vec<String>,
-    /// Warnings about the chains that convert values.
+    /// Warnings about the kinematic chains that convert values.
     chain_warnings: Vec<String>,
-    /// Number of messages of each stream that the dataset does not use.
+    /// Number of messages of each stream that nothing in the configuration takes, by the stream's name.
     unused: BTreeMap<String, u64>,
-    /// Bytes of the feature that is written, one part after the other.
+    /// Scratch buffer: the bytes of the feature that is being written.
     bytes: Vec<u8>,
 }
 
-/// State after the previous frame.
+/// The previous frame, and the values that its episode holds for `on_invalid: hold`.
 struct PreviousFrame {
     target_ns: i64,
     epoch: i64,
     begun: usize,
-    /// The last valid value of each modality, then of each stream, in this episode; with its times, if it is a window.
+    /// Last valid bytes of each modality, then of each stream, in this episode, with the times of a window's samples, ns. `None` if
+    /// there are none.
     held: Vec<Option<(Vec<u8>, Vec<i64>)>>,
 }
 
 impl Sink {
-    /// Creates the sink. `streams` are the streams that will come, if they are known.
+    /// Creates the sink. `streams` are the streams of the source, `None` if they are not known. An input that is not among them is
+    /// closed, so that no observation waits for it.
     pub fn create(
         folder: &Path,
         version: Version,
@@ -143,7 +145,7 @@ impl Sink {
         })
     }
 
-    /// Makes frames of the observations that have all their samples, or have waited too long.
+    /// Makes frames of the queued observations that have all their samples, or have waited too long.
     fn write_due(&mut self) -> eyre::Result<()> {
         if self.fps.is_none() && self.observed.due.len() <= MEASURED {
             return Ok(());
@@ -162,7 +164,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Makes a frame of the observation that has waited longest.
+    /// Makes a frame of the oldest queued observation, or leaves it out.
     fn write_next(&mut self) -> eyre::Result<()> {
         let fps = self.know_fps()?;
         if let Some(observation) = self.observed.due.pop_front() {
@@ -175,7 +177,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Returns the frames a second; measures them if the configuration does not say them.
+    /// Returns the frames a second. If the configuration does not give the rate, it is measured once, from the queued observations.
     fn know_fps(&mut self) -> eyre::Result<u32> {
         if let Some(fps) = self.fps {
             return Ok(fps);
@@ -188,7 +190,7 @@ impl Sink {
         Ok(fps)
     }
 
-    /// Makes frames of the observations from before a clock was set, as no more samples of that time will come.
+    /// Makes frames of the queued observations of earlier epochs: the clock was set, so no more samples for them will arrive.
     fn write_earlier(&mut self) -> eyre::Result<()> {
         let epochs: Vec<i64> = self.observed.due.iter().map(|observation| observation.epoch).collect();
         let is_set = epochs.first() != epochs.last();
@@ -252,7 +254,7 @@ impl Sink {
         notes
     }
 
-    /// Lists the inputs whose samples were refused for their length.
+    /// Lists the inputs whose messages or samples were refused for their length, one line each.
     fn problems(&mut self) -> Vec<String> {
         let report = self.graph.report(Instant::now());
         let rows = report.into_iter().flat_map(|report| report.inputs);

@@ -1,4 +1,5 @@
-//! Source of the messages of a dataset: each feature becomes a stream.
+//! Source of the messages of a dataset: each feature becomes a stream. A value that was not valid, or that an earlier frame has
+//! taken of the same sample, becomes no message.
 
 use super::config::Take;
 use super::origin::{AGE_NS, CAPTURE_NS, EPOCH, Origins, TARGET_NS, VALID, times_of};
@@ -13,38 +14,43 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Pause between episodes, if the dataset does not say when each was recorded.
+/// Pause between episodes, ns, if the dataset does not say when each was recorded.
 const BETWEEN_NS: i64 = 10_000_000_000;
 
-/// Difference, s, up to which a time counts as `frame_index / fps`; LeRobot's `tolerance_s`.
+/// Difference up to which a time counts as `frame_index / fps`, s; LeRobot's `tolerance_s`.
 const TOLERANCE_S: f64 = 1e-4;
 
 /// Maximum length of an episode, s.
 const LONGEST_S: f64 = 1e9;
 
-/// Streams beside the features: a message for each frame, for each episode, and for each change of the task.
+/// Name of the stream with a message for each frame.
 const FRAME: &str = "frame";
+/// Name of the stream with a message at the beginning of each episode.
 const EPISODE: &str = "episode";
+/// Name of the stream with a message at each change of the task.
 const TASK_STREAM: &str = "task";
 
 pub struct Source {
     folder: PathBuf,
     reader: Reader,
     outputs: Vec<Output>,
-    /// Indices of the features with the targets of frames, the validity of values and their capture times.
+    /// Index of the feature with the targets of frames; `None` if robocache did not write the dataset.
     target: Option<usize>,
+    /// Index of the feature with the validity of values; `None` if the dataset has none.
     valid: Option<usize>,
+    /// Index of the feature with the capture times of values; `None` if the dataset has none, or no targets.
     capture: Option<usize>,
     frames: Option<(Frames, usize)>,
-    /// Messages of a frame that are not returned yet, each with its stream.
+    /// Messages of a frame that are not returned yet, in their order, each with the name of its stream.
     waiting: VecDeque<(String, Message)>,
     free: Vec<Message>,
-    /// Source of the times of frames, if the dataset has no targets.
+    /// Source of the times of frames; not used if the dataset has targets.
     clock: Clock,
-    /// Time at which the episode begins by this clock, and `timestamp` of its first frame.
+    /// Time of the current episode's first frame by `clock`, ns.
     begin_ns: i64,
+    /// `timestamp` of the current episode's first frame, s; 0 if `clock` does not use the column.
     begin_s: f64,
-    /// Episode, task and time of the previous frame.
+    /// Index of the episode, index of the task, and time in ns of the previous frame.
     last: Option<(i64, usize, i64)>,
     given: String,
     problems: Vec<String>,
@@ -121,7 +127,7 @@ impl Clock {
         })
     }
 
-    /// Formats a remark on the times of the recording.
+    /// Formats a remark that says where the times of the messages come from.
     fn note(&self) -> String {
         let index = "those of the recording are frame_index / fps, with 10 s between episodes";
         match self {
@@ -135,22 +141,22 @@ impl Clock {
     }
 }
 
-/// Stream that is made from a feature, or from a part of it.
+/// Stream that is made from a feature, or from some of a feature's elements.
 struct Output {
     stream: String,
     feature: usize,
     /// Range of the stream's elements in the feature, `from..to`.
     from: usize,
     to: usize,
-    /// Index of the stream in the lists of validity and capture times; `None` if only frames have times.
+    /// Index of the stream in `robocache.valid` and `robocache.capture_ns`; `None` if only frames have times.
     part: Option<usize>,
     /// True if messages have the capture times of samples, not the times of frames.
     as_it_came: bool,
-    /// Rule that chose the sample, for a stream beside the observations.
+    /// Rule by which frames took a sample, for a stream that the dataset took directly, not from observations.
     take: Option<Take>,
-    /// Index of the feature with the times of a window's samples.
+    /// Index of the feature with the times of a window's samples; `None` if the stream was not a window.
     times: Option<usize>,
-    /// Time of the newest sample that was returned.
+    /// Time of the stream's newest sample that became a message, ns.
     newest_ns: Option<i64>,
     /// Number of samples with a value that is not finite.
     nonfinite: u64,
@@ -218,7 +224,7 @@ impl Source {
         (1e9 / f64::from(self.reader.dataset().fps)).round() as i64
     }
 
-    /// Makes the messages of the next frame. Returns false at the end.
+    /// Queues the messages of the next frame in `waiting`. Returns false at the end of the dataset.
     fn frame(&mut self) -> eyre::Result<bool> {
         let (frames, at) = loop {
             match self.frames.take() {
@@ -273,7 +279,8 @@ impl Source {
         Ok(true)
     }
 
-    /// Makes the messages of a stream that are new in a frame.
+    /// Queues a message of the stream `output` for each sample in frame `at` of `frames` that no earlier frame had. `frame_ns` is
+    /// the time of the frame.
     fn output(&mut self, output: usize, frames: &Frames, at: usize, frame_ns: i64) -> eyre::Result<()> {
         let Output {
             feature,
@@ -375,8 +382,8 @@ fn write_integers(message: &mut Message, values: &[i64]) {
     write(message, Dtype::Int64, &bytes, &[values.len()], &[]);
 }
 
-/// Lists the streams that are made from the features. Features that hold validity, ages or times of other features do not become
-/// streams.
+/// Lists the streams that are made from the features. Features that hold the validity, ages or times of other features do not
+/// become streams.
 fn outputs(features: &[Feature], origins: &Origins, capture: Option<usize>) -> eyre::Result<Vec<Output>> {
     let mut outputs: Vec<Output> = Vec::new();
     let at = |name: &str| features.iter().position(|feature| feature.name == name);
@@ -491,7 +498,7 @@ impl crate::convert::Source for Source {
         Some(outputs.chain(beside).collect())
     }
 
-    /// Writes a configuration that makes the dataset from the recording again.
+    /// Returns the name and the text of a configuration that makes the dataset from the recording again.
     fn beside(&self) -> Option<(&'static str, String)> {
         let dataset = self.reader.dataset();
         let text = quoted;

@@ -1,4 +1,5 @@
-//! Streams beside the observations, whose samples become features without interpolation.
+//! Streams whose samples become features directly, without interpolation, beside the observations. A sample is dropped only when no
+//! later frame can need it, or when the clock was set.
 
 use super::by_chain::ChainConverter;
 use super::config::Take;
@@ -8,38 +9,40 @@ use robocache::formats::lerobot::{Feature, Kind};
 use robocache::stream::{Message, MetadataValue};
 use std::collections::VecDeque;
 
-/// Step back of stamps beyond which the clock of a stream was set.
+/// Step back of a stream's stamps, ns, above which the stream's clock counts as set back.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// Distance from a target beyond which a sample belongs to another time of a clock that was set.
+/// Distance of a sample from a target, ns, above which a clock counts as set between the two.
 const FAR_NS: u64 = 10_000_000_000;
 
 /// Stream whose samples become a feature.
 pub struct FeatureStream {
-    /// Name of the feature.
+    /// Name of the feature that the samples become.
     pub feature: String,
-    /// Name of the stream.
+    /// Name of the stream in the recording.
     pub name: String,
     pub content: FeatureContent,
     pub take: Take,
     pub max_age_ns: i64,
     pub latency_ns: i64,
-    /// Conversion of the samples by a chain, if the feature asks for one.
+    /// Conversion of the samples by a chain; `None` if the feature does not ask for a conversion.
     pub by_chain: Option<ChainConverter>,
-    /// Index of the first frame after a change of posture.
+    /// Index of the first frame after a jump between solutions of the inverse kinematics; `None` if there was none.
     pub changed_frame: Option<u64>,
-    /// Form of the samples, once the first has come.
+    /// Type and shape of the samples; `None` until the first sample arrives.
     form: Option<Form>,
     names: Option<Vec<String>>,
-    /// Samples in ascending order of time.
+    /// Samples that a frame may still take, by capture time, ascending.
     samples: VecDeque<Sample>,
     newest_ns: i64,
-    /// Number of samples with a value that is not finite; `keeps_nonfinite` if they are kept.
+    /// Number of samples with a value that is not finite.
     pub nonfinite: u64,
+    /// True if samples with a value that is not finite are kept, but are not valid.
     pub keeps_nonfinite: bool,
-    /// Number of samples that came after the frame that they belong to.
+    /// Number of samples that arrived after the frame that they belong to had been written.
     pub late: u64,
-    /// Time up to which samples are in frames already: a sample with an earlier time is late.
+    /// Capture time up to which the frames so far have taken samples, ns. A sample that arrives with this time or an earlier one is
+    /// late.
     settled_ns: i64,
 }
 
@@ -61,12 +64,12 @@ struct Sample {
     is_finite: bool,
 }
 
-/// Samples of a stream that a frame takes.
+/// Samples of a stream that a frame takes, as a range of the stream's queue.
 pub struct FoundSamples {
-    /// Time of the newest of these samples.
+    /// Capture time of the newest sample that the frame takes, ns; `None` if there is none.
     pub time_ns: Option<i64>,
     pub is_valid: bool,
-    /// Range of these samples in the stream's queue, `from..to`.
+    /// Range of the frame's samples in the stream's queue, `from..to`.
     from: usize,
     to: usize,
 }
@@ -93,13 +96,13 @@ impl FeatureStream {
         }
     }
 
-    /// True if all samples that a target needs have come.
+    /// True if the stream has passed the target, so that all samples that the frame at the target needs have arrived.
     pub fn is_past(&self, target_ns: i64) -> bool {
         let is_near = |time_ns: i64| target_ns.abs_diff(time_ns) <= FAR_NS;
         self.newest_ns >= target_ns && (is_near(self.newest_ns) || self.find(target_ns).time_ns.is_some_and(is_near))
     }
 
-    /// The feature that the stream becomes, once its first sample has come.
+    /// The feature that the stream becomes; `None` until the first sample arrives.
     pub fn feature(&self) -> Option<Feature> {
         let form = self.form.as_ref()?;
         let (kind, shape) = match self.content {
@@ -114,20 +117,21 @@ impl FeatureStream {
         Some(Feature::new(&self.feature, kind, shape).with_names(self.names.iter().flatten()))
     }
 
-    /// True if the clock was set back before this message.
+    /// True if the stream's clock was set back before this message, by more than a second.
     pub fn is_reset(&self, message: &Message) -> bool {
         let time_ns = message.timestamp_ns().saturating_sub(self.latency_ns);
         time_ns < self.newest_ns.saturating_sub(RESET_NS)
     }
 
-    /// Forgets all samples.
+    /// Drops all samples and their times, as the stream's clock was set.
     pub fn clear(&mut self) {
         self.samples.clear();
         self.newest_ns = i64::MIN;
         self.settled_ns = i64::MIN;
     }
 
-    /// Keeps the index of the first frame whose newest sample is after a change of posture.
+    /// Stores `frame` as `changed_frame` if it is the first whose newest sample is at or after a jump between solutions of the
+    /// inverse kinematics.
     pub fn note_frame(&mut self, found: &FoundSamples, frame: u64) {
         let changes = self.by_chain.as_ref().and_then(ChainConverter::changes);
         if let (None, Some((_, stamp_ns)), Some(time_ns)) = (self.changed_frame, changes, found.time_ns)
@@ -137,7 +141,7 @@ impl FeatureStream {
         }
     }
 
-    /// Keeps the samples of a message.
+    /// Adds the samples of a message to the queue.
     ///
     /// # Errors
     /// The reason why the message is not a sample of this feature.
@@ -279,7 +283,7 @@ impl FeatureStream {
         self.newest_ns = self.newest_ns.max(time_ns);
     }
 
-    /// Finds the samples for the frame at a target.
+    /// Finds the samples that the frame at a target takes. They are valid if they are complete, near enough and finite.
     pub fn find(&self, target_ns: i64) -> FoundSamples {
         let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
         let (from, to) = match (self.content, self.take) {
@@ -301,7 +305,7 @@ impl FeatureStream {
         }
     }
 
-    /// Appends the bytes of the samples that were found. A window with too few samples begins with zeros.
+    /// Appends to `out` the bytes of the samples that were found. Samples that are missing are zeros, at the front.
     pub fn write(&self, found: &FoundSamples, out: &mut Vec<u8>) {
         out.resize(out.len() + self.missing(found) * self.sample_bytes(), 0);
         for sample in self.samples.range(found.from..found.to) {
@@ -309,7 +313,7 @@ impl FeatureStream {
         }
     }
 
-    /// The times of a window's samples; -1 for each sample that is missing.
+    /// The capture times of a window's samples, ns, ascending; at the front -1 for each sample that is missing.
     pub fn times<'a>(&'a self, found: &FoundSamples) -> impl Iterator<Item = i64> + 'a {
         let there = self.samples.range(found.from..found.to).map(|sample| sample.time_ns);
         std::iter::repeat_n(-1, self.missing(found)).chain(there)
@@ -329,7 +333,7 @@ impl FeatureStream {
         form.map_or(0, |form| form.shape.iter().product::<usize>() * form.dtype.size())
     }
 
-    /// Ends the frame at this target: forgets samples that no later frame needs.
+    /// Ends the frame at a target: drops samples that no later frame needs.
     pub fn end_frame(&mut self, target_ns: i64) {
         self.settled_ns = match self.take {
             Take::Previous => target_ns,

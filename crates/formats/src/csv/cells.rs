@@ -1,14 +1,17 @@
-//! Interpretation of a table's cells: separators, missing values and numbers.
+//! Interpretation of a table's cells: separators, missing values and numbers. A text that is neither missing nor a number is never
+//! taken for a number.
 
-/// Separators, in the order in which they are preferred.
+/// Separators of cells, in the order in which they are preferred.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
-/// Texts for a missing value, as pandas reads and R and spreadsheets write them. `nan` is absent: it parses as a number.
+/// Texts of a cell that stand for a missing value, as pandas reads and R and spreadsheets write them. `nan` is absent: it parses as
+/// a number.
 const MISSING: [&str; 13] = [
     "", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NULL", "Null", "null", "None", "NaT", "-",
 ];
 
-/// Guesses the separator of a table from its first line: the most frequent one outside of quotes.
+/// Guesses the separator of a table from its first line: the most frequent separator outside of quotes, or a comma if the line has
+/// none.
 pub(super) fn separator(line: &[u8]) -> u8 {
     let mut counts = [0; SEPARATORS.len()];
     let mut is_quoted = false;
@@ -23,19 +26,19 @@ pub(super) fn separator(line: &[u8]) -> u8 {
     SEPARATORS[most]
 }
 
-/// Strips the spaces around a cell, and quotes that `csv_core` leaves because a space stands before them.
+/// Strips the spaces around a cell, and the quotes that `csv_core` leaves if a space stands before them.
 pub(super) fn trim(cell: &str) -> &str {
     let trimmed = cell.trim();
     let unquoted = trimmed.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     unquoted.unwrap_or(trimmed)
 }
 
-/// True if a cell stands for a missing value.
+/// True if the text of a cell, without spaces around it, stands for a missing value.
 pub(super) fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell)
 }
 
-/// Parses a number, `nan`, `inf`, `true` (1) or `false` (0). A missing value is NaN.
+/// Parses a number, `nan`, `inf`, `true` (1) or `false` (0). A missing value is NaN; other texts give `None`.
 pub(super) fn number(cell: &str) -> Option<f64> {
     match cell {
         "true" | "True" | "TRUE" => Some(1.0),

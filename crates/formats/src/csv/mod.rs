@@ -27,6 +27,7 @@ mod writer;
 pub use reader::{Options, Reader};
 pub use writer::Writer;
 
-/// Names of the columns with the stamps and the arrival times.
+/// Name of the column that holds the timestamps, ns, in the tables that the writer makes.
 const TIMESTAMP: &str = robocache_stream::key::timestamp_ns;
+/// Name of the column that holds the arrival times of messages, ns.
 const ARRIVAL: &str = "arrival_ns";

@@ -1,3 +1,6 @@
+//! Reader of a table, row by row. A guess, such as the unit of times, is listed by `left_out`. A row that can't be read is an
+//! error, and the next call goes on with the row behind it.
+
 use super::cells::{is_missing, number, separator};
 use super::rows::{Place, RowError, Rows};
 use super::{ARRIVAL, time};
@@ -7,38 +10,41 @@ use robocache_stream::{Cells, Message, TimeUnit};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Rows that are read ahead to find the columns of text and the unit of times.
+/// Number of rows that are read in advance, to tell columns of text from columns of numbers and to find the unit of times.
 const ROWS_AHEAD: usize = 1000;
 
-/// Options for reading a table.
+/// Options for reading a table: the column of times, its unit, and the streams.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The name of the column of times. If `None`, the first with a usual name, such as `timestamp`, is taken.
+    /// Name of the column of times. If `None`: the first column with a usual name for times, such as `timestamp`.
     pub time: Option<String>,
-    /// The unit of times that are numbers. If `None`, the column's name or the size of the first time tells the unit.
+    /// Unit of times that are numbers. If `None`, the unit follows from the column's name, or from the size of the first time.
     pub unit: Option<TimeUnit>,
-    /// True to make a stream of the columns whose names are alike up to the last `.` or `/`.
+    /// True to make one stream of all columns whose names are alike up to the last `.` or `/`; false to make one stream of all
+    /// columns.
     pub by_prefix: bool,
 }
 
-/// Reader of a table: a row is a message of float64 values, with the names of their columns as `fields`.
+/// Reader of a CSV table. Each row becomes a message of float64 values in each stream, with the names of the stream's columns as
+/// `fields`.
 ///
-/// The first line has the names. Empty lines and lines that begin with `#` are not rows. If numbers follow lines with `#` at once,
-/// the last of these lines has the names. Missing values are NaN. Times are read digit by digit, so that none is rounded.
+/// The first line has the names of the columns. Empty lines and lines that begin with `#` are not rows. If numbers directly follow
+/// lines with `#`, the last of these lines has the names. Missing values are NaN. Times are read digit by digit, so that none is
+/// rounded.
 pub struct Reader {
     path: PathBuf,
     rows: Rows,
     names: Vec<String>,
     time: usize,
-    /// The unit of times; `None` if they are in ISO 8601.
+    /// Unit of the times in the table; `None` if they are in ISO 8601.
     unit: Option<TimeUnit>,
     /// True if the unit was guessed from the size of the first time.
     is_by_size: bool,
     arrival: Option<usize>,
     streams: Vec<StreamColumns>,
-    /// The current row, and the next of its streams.
+    /// Parsed values of the table's current row, and the index of the stream to which the row's next message belongs.
     row: Row,
-    /// Notes for the user.
+    /// Lines for the user about guesses and columns that are left out.
     notes: Vec<String>,
     counts: Counts,
 }
@@ -46,11 +52,11 @@ pub struct Reader {
 #[derive(Default)]
 struct Counts {
     rows: u64,
-    /// Rows that can't be read.
+    /// Number of rows so far that could not be read.
     refused: u64,
-    /// Whole numbers that were rounded to float64.
+    /// Number of whole numbers so far that float64 can't hold, and that were rounded.
     rounded: u64,
-    /// Times without a zone.
+    /// Number of times so far without a time zone, which count as UTC.
     zoneless: u64,
 }
 
@@ -66,12 +72,12 @@ struct Row {
     stamp_ns: i64,
     arrival_ns: Option<i64>,
     values: Vec<f64>,
-    /// Index of the stream that gets the next message; past the last stream, a row has to be read.
+    /// Index of the stream to which the row's next message belongs. Past the last stream, the next row has to be read.
     next: usize,
 }
 
 impl Reader {
-    /// Opens a file.
+    /// Opens a table, reads the names of its columns, and finds the unit of its times.
     ///
     /// # Errors
     /// If the file can't be read, or is not a table with a column of times whose unit is known.
@@ -134,22 +140,22 @@ impl Reader {
         })
     }
 
-    /// The path of the file.
+    /// Path of the table's file, as given to [`open`](Self::open).
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of the streams that the columns become.
+    /// Names of the streams made from the table's columns, in the order of the indices that [`next_into`](Self::next_into) returns.
     pub fn streams(&self) -> impl Iterator<Item = &str> {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// The name of a stream, by the index that [`next_into`](Self::next_into) returns.
+    /// Name of the stream with this index, which [`next_into`](Self::next_into) returns.
     pub fn stream(&self, index: usize) -> &str {
         &self.streams[index].name
     }
 
-    /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end.
+    /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end of the table.
     ///
     /// # Errors
     /// If a row can't be read. The next call goes on behind the row.
@@ -174,7 +180,8 @@ impl Reader {
         Ok(Some(at))
     }
 
-    /// Lines for the user: guesses, and parts that were left out up to now.
+    /// Lists guesses, and what the table has lost so far: columns left out, numbers rounded, and times without a zone. Each is a
+    /// line for the user.
     pub fn left_out(&self) -> Vec<String> {
         let zoneless = "times without a zone, taken for UTC";
         let rounded = "whole numbers that have more digits than float64 holds, and were rounded";
@@ -184,7 +191,7 @@ impl Reader {
         self.notes.iter().cloned().chain(counts).collect()
     }
 
-    /// Line for the user with the number of rows that could not be read up to now; `None` if all could be read.
+    /// Formats a line for the user with the number of rows that could not be read up to now; `None` if all could be read.
     pub fn broken(&self) -> Option<String> {
         let Counts { rows, refused, .. } = self.counts;
         let words = format!("{}: of {rows} rows {refused} can't be read", self.path.display());
@@ -208,7 +215,7 @@ impl Reader {
         read.map(|()| true).map_err(refused)
     }
 
-    /// Parses the cells of the row that was read.
+    /// Parses the cells of the row that was read last into `self.row`: the stamp, the arrival time and the values.
     fn take_row(&mut self) -> Result<(), String> {
         let (width, came) = (self.names.len(), self.rows.width());
         let is_more = (width..came).any(|at| !self.rows.cell(at).is_empty());
@@ -306,7 +313,7 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
     }
 }
 
-/// Refuses names that are not UTF-8: with replacement characters, two different names could become the same.
+/// Makes the error for names that are not UTF-8: with replacement characters, two different names could become the same.
 fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
     let lost = |name: &&String| name.contains(char::REPLACEMENT_CHARACTER);
     let name = names.iter().find(lost).map_or("", String::as_str);
@@ -315,7 +322,8 @@ fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
     )))
 }
 
-/// Reads the cells of the line at `at`, even if the line begins with `#`, and takes the separator from this line.
+/// Reads the names of the columns from the line at `at`, even if the line begins with `#`. The separator that is most frequent in
+/// this line separates the cells of all further lines.
 fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     rows.go_to(at)?;
     let line = rows.line()?.unwrap_or_default();
@@ -325,7 +333,8 @@ fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     Ok(rows.cells().map(|cell| cell.into_owned()).collect())
 }
 
-/// Returns the first cell of each column that is not missing, and the cells of the column `time`, of the first rows.
+/// Reads up to `ROWS_AHEAD` rows. Returns the first cell of each column, and all cells of the column with index `time`, without
+/// missing values.
 fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Option<String>>, Vec<String>)> {
     let (mut first, mut times) = (vec![None; width], Vec::new());
     for _ in 0..ROWS_AHEAD {
@@ -349,7 +358,8 @@ fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Op
     Ok((first, times))
 }
 
-/// Returns the unit of times, `None` for ISO 8601, and words for how it was chosen.
+/// Chooses the unit of the times in the column `name`; `None` for ISO 8601. The unit is `unit`, else that in the name, else a guess
+/// by the first time. Also returns words for the user that say how the unit was chosen.
 fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Option<TimeUnit>, String), String> {
     let first = times.first().map_or("", String::as_str);
     if time::iso(first).is_some() {
@@ -373,7 +383,8 @@ fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Opti
     }
 }
 
-/// Groups the columns of values into streams.
+/// Groups the columns with the indices `values` into streams: if `by_prefix`, one for each prefix of their names. Columns without a
+/// prefix, or all columns if not `by_prefix`, make the stream `stem`.
 fn streams(stem: &str, names: &[String], values: &[usize], by_prefix: bool) -> Vec<StreamColumns> {
     let mut streams: Vec<StreamColumns> = Vec::new();
     for &column in values {

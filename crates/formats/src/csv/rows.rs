@@ -1,4 +1,5 @@
-//! The rows of a file, with the lines at which they begin.
+//! The rows of a file, with the lines at which they begin. A row never grows beyond a bounded size, and an unclosed quote costs one
+//! row, not the rest of the file (up to [`MAX_REWINDS`] times).
 
 use super::cells::trim;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
@@ -8,24 +9,26 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The most bytes of a line, and the most cells: a file without line breaks is not a table.
+/// Largest size of a row, bytes: a file without line breaks is not a table.
 const MOST_BYTES: usize = 64 << 20;
+/// Largest number of cells in a row.
 const MOST_CELLS: usize = 1 << 20;
-/// The most times that reading goes back to the line behind the start of a broken row: each may cost a row of the greatest length.
+/// Largest number of times that the reader goes back to the second line of a broken row. Each time may cost reading `MOST_BYTES`
+/// once more.
 const MAX_REWINDS: u32 = 1000;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// A place in a file: the byte, and the number of its line, from 1.
+/// A place in a file: the position of its byte, and the number of its line, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub byte: u64,
     pub line: u64,
 }
 
-/// The reason why a row can't be read.
+/// The reason why a row can't be read: an error of the file, or a malformed row.
 pub(super) enum RowError {
     Io(io::Error),
-    /// The problem of a row that is left out.
+    /// The problem of a malformed row, which is left out.
     Row(String),
 }
 
@@ -35,14 +38,14 @@ impl From<io::Error> for RowError {
     }
 }
 
-/// Reader of rows of cells, which skips empty lines and lines that begin with `#`.
+/// Reader of a file's rows of cells, which skips empty lines and lines that begin with `#`.
 pub(super) struct Rows {
     file: BufReader<File>,
     core: Reader,
     separator: u8,
-    /// Position of the next byte.
+    /// Place of the next byte to be read.
     at: Place,
-    /// Start of the last row.
+    /// Place at which the row that was read last begins.
     pub begins: Place,
     rewinds: u32,
     text: Vec<u8>,
@@ -70,30 +73,30 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Separates cells by this byte from now on.
+    /// Sets the byte that separates cells from now on.
     pub(super) fn separate_by(&mut self, separator: u8) {
         self.separator = separator;
         self.core = ReaderBuilder::new().delimiter(separator).build();
     }
 
-    /// Seeks to a place.
+    /// Seeks to a place: the next byte to be read is the one at `place`.
     pub(super) fn go_to(&mut self, place: Place) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(place.byte))?;
         self.at = place;
         Ok(())
     }
 
-    /// Position of the next byte: the start of the next row, or of lines to skip before it.
+    /// Place of the next byte to be read: the start of the next row, or of lines to skip before that row.
     pub(super) fn place(&self) -> Place {
         self.at
     }
 
-    /// Number of cells of the last row.
+    /// Number of cells of the row that was read last.
     pub(super) fn width(&self) -> usize {
         self.cells
     }
 
-    /// Returns a cell of the last row without the spaces around it; an empty text behind the last cell.
+    /// Returns a cell of the row that was read last, without the spaces around it; an empty text behind the last cell.
     pub(super) fn cell(&self, at: usize) -> Cow<'_, str> {
         if at >= self.cells {
             return "".into();
@@ -105,18 +108,18 @@ impl Rows {
         }
     }
 
-    /// True if the last row is UTF-8.
+    /// True if the row that was read last is UTF-8.
     pub(super) fn is_utf8(&self) -> bool {
         let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
         str::from_utf8(&self.text[..end]).is_ok()
     }
 
-    /// The cells of the last row.
+    /// Cells of the row that was read last, without the spaces around each.
     pub(super) fn cells(&self) -> impl Iterator<Item = Cow<'_, str>> {
         (0..self.cells).map(|at| self.cell(at))
     }
 
-    /// Reads the next line without its line break, cut to the length that a row may have. `None` at the end of the file.
+    /// Reads the next line without its line break, cut to the largest size of a row. Returns `None` at the end of the file.
     pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut is_there = false;
@@ -139,8 +142,9 @@ impl Rows {
         }
     }
 
-    /// Reads the next row. Returns false at the end. `width` is the number of cells that a row must have, if it is known. A row of
-    /// several lines with fewer cells has a quote that is not closed: the next row begins in the line behind its first.
+    /// Reads the next row. Returns false at the end of the file. `width` is the number of cells in the line of names; `None` if not
+    /// known. A row over several lines with fewer cells is refused, as it has a quote that is not closed. The next call begins at
+    /// the row's second line.
     pub(super) fn next(&mut self, width: Option<usize>) -> Result<bool, RowError> {
         loop {
             self.skip_empty()?;
@@ -195,14 +199,14 @@ impl Rows {
         }
     }
 
-    /// True if the last row goes over several lines.
+    /// True if a cell of the row that was read last has a line break.
     fn is_broken(&self) -> bool {
         let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.text[..end].iter().any(|byte| matches!(byte, b'\n' | b'\r'))
     }
 
-    /// True if each quoted cell of the last row ends with a quote that a separator or the end of the row follows. Reads
-    /// the row once more.
+    /// True if each quoted cell of the row that was read last ends with a quote that a separator or the end of the row follows.
+    /// Reads the row once more.
     fn is_well_quoted(&mut self) -> io::Result<bool> {
         let end = self.at;
         let mut raw = vec![0; (end.byte - self.begins.byte) as usize];
@@ -214,7 +218,7 @@ impl Rows {
             Begins,
             Plain,
             Quoted,
-            /// State behind a quote in a quoted cell: the cell ends here, or a second quote follows, and both stand for one.
+            /// State behind a quote in a quoted cell: the cell ends here, or a second quote follows, and both stand for one quote.
             Closed,
         }
         let mut cell = Cell::Begins;
@@ -232,7 +236,7 @@ impl Rows {
         Ok(cell != Cell::Quoted)
     }
 
-    /// Reads a row into `text` and `ends`. Returns false if it is too long.
+    /// Reads a row into `text` and `ends`. Returns false if the row is too long.
     fn read(&mut self) -> io::Result<bool> {
         self.core.reset();
         let (mut length, mut cells) = (0, 0);
@@ -260,7 +264,7 @@ impl Rows {
         }
     }
 
-    /// Goes past empty lines.
+    /// Goes past empty lines, to the next other byte.
     pub(super) fn skip_empty(&mut self) -> io::Result<()> {
         while let Some(b'\n' | b'\r') = self.file.fill_buf()?.first() {
             self.consume(1);
@@ -268,7 +272,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The next byte; `None` at the end.
+    /// Returns the next byte without going past it; `None` at the end of the file.
     pub(super) fn peek(&mut self) -> io::Result<Option<u8>> {
         Ok(self.file.fill_buf()?.first().copied())
     }

@@ -1,4 +1,5 @@
-//! Parsing of times to whole nanoseconds, without a float in between.
+//! Parsing of times to whole nanoseconds, without a float in between. No digit of a time is rounded: only fractions of a nanosecond
+//! are cut off.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use robocache_stream::TimeUnit;
@@ -19,12 +20,12 @@ const NAMES: [&str; 12] = [
     "sec",
 ];
 
-/// The units, `s` last: the names of the others end with it.
+/// Lists the units with `s` last: the names of all other units end with `s`, too.
 fn units() -> impl Iterator<Item = TimeUnit> {
     TimeUnit::ALL.into_iter().rev()
 }
 
-/// Finds the column of times by its name, and returns its index.
+/// Finds the column of times by its name, and returns its index; `None` if no column has a usual name.
 pub(super) fn column(names: &[String]) -> Option<usize> {
     let is = |name: &str, wanted: &str| {
         let name = plain(name).to_lowercase();
@@ -36,12 +37,12 @@ pub(super) fn column(names: &[String]) -> Option<usize> {
     NAMES.iter().find_map(found)
 }
 
-/// Strips the `#` of a remark that holds the names, and spaces.
+/// Strips spaces, and the `#` of a comment line that holds the names of the columns.
 pub(super) fn plain(name: &str) -> &str {
     name.trim_start_matches('#').trim()
 }
 
-/// Returns the unit that a column's name ends with: `time_ms`, `timestamp [ns]`.
+/// Returns the unit that a column's name ends with, as in `time_ms` or `timestamp [ns]`; `None` if the name ends without a unit.
 pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     let name = name.to_lowercase();
     let said = |unit: &TimeUnit| {
@@ -52,7 +53,8 @@ pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     units().find(said)
 }
 
-/// Guesses the unit of a time since 1970 from its number of digits, for times from 1973 to 2286. `None` if any unit is possible.
+/// Guesses the unit of a time since 1970 from its number of digits, for times from 1973 to 2286. Any other number with a decimal
+/// point counts as seconds. Returns `None` for any other whole number.
 pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     let whole = match text.contains(['e', 'E']) {
         // NumPy writes large numbers with an exponent.
@@ -70,8 +72,9 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
-/// Returns the reason to doubt a unit that was guessed from the size of times: in it they would be of an unlikely year, or too far
-/// apart. Times that count from a start may have the size of times since 1970 in another unit.
+/// Returns the reason to doubt a unit that was guessed from the size of times; `None` if there is none. In a wrong unit, the times
+/// would be of an unlikely year, or too far apart. Times that count from a start may have the size of times since 1970 in another
+/// unit.
 pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     const YEAR_S: i64 = 31_556_952;
     let mut times: Vec<i64> = times.iter().filter_map(|time| parse(time, unit)).collect();
@@ -94,7 +97,8 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     })
 }
 
-/// Parses a decimal number of `unit` to ns; fractions of a nanosecond are cut off. `None` if it is not a number, or beyond int64.
+/// Parses a decimal number of `unit` to ns; fractions of a nanosecond are cut off. Returns `None` if the text is not a number, or
+/// is beyond int64.
 pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         None => (text, 0),
@@ -126,10 +130,10 @@ pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     i64::try_from(if is_negative { -ns } else { ns }).ok()
 }
 
-/// Parses a time in ISO 8601 to ns since 1970. Returns true with it if it has a zone; without one it counts as UTC. `None` if the
-/// text is not such a time.
+/// Parses a time in ISO 8601 to ns since 1970. The second result is true if the time has a zone; a time without a zone counts as
+/// UTC. Returns `None` if the text is not a time in ISO 8601.
 ///
-/// Between date and time there may be a space, seconds may have a comma for a point, and the time may be left out.
+/// Date and time may have a space between them, seconds may have a comma for a point, and the time of day may be left out.
 pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
     let (digits, rest) = text.split_at_checked(10)?;
     let date = NaiveDate::parse_from_str(digits, "%Y-%m-%d").ok()?;
@@ -158,7 +162,8 @@ pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
     Some((ns.checked_sub(east_s * 1_000_000_000)?, zone.is_some()))
 }
 
-/// Parses an offset from UTC, such as `+01:00`, `-0330` or `+01`, to seconds.
+/// Parses an offset from UTC, such as `+01:00`, `-0330` or `+01`, to seconds, positive to the east; `None` if the text is not an
+/// offset.
 fn east_s(zone: &str) -> Option<i64> {
     let (sign, digits) = match zone.as_bytes().first()? {
         b'+' => (1, &zone[1..]),

@@ -1,3 +1,6 @@
+//! Writer of streams as tables. Each row of a table has the same columns, and numbers are written with the digits that give the
+//! same bits back.
+
 use super::{ARRIVAL, TIMESTAMP};
 use crate::Error;
 use crate::parts::{ColumnSpec, list_columns, parts_of};
@@ -9,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 /// Writer of streams as tables into a new folder, `<stream>.csv` each.
 ///
-/// A row is a sample, or a row of a StructArray. The first column is `timestamp_ns`, the second one `arrival_ns` if the first
-/// message has it. The other columns have the names of `fields`, else of the message's columns, else `0`, `1` and so on. A row that
-/// `valid` masks has empty cells. Floats have the digits that give the same bits back.
+/// A row of a table is a sample, or a row of a StructArray. The first column is `timestamp_ns`, the second one `arrival_ns` if the
+/// stream's first message has it. The other columns have the names of `fields`, else of the message's columns, else `0`, `1` and so
+/// on. A row that `valid` masks has empty cells. Floats have the digits that give the same bits back.
 pub struct Writer {
-    /// The folder of the tables, or the file of the only one.
+    /// Path of the folder for the tables, or of the only table if `is_file`.
     path: PathBuf,
     is_file: bool,
     tables: Vec<Table>,
@@ -25,14 +28,14 @@ struct Table {
     path: PathBuf,
     file: BufWriter<File>,
     has_arrivals: bool,
-    /// The columns of a struct; empty for a flat array.
+    /// Columns of the stream's messages; empty for a flat array.
     columns: Vec<ColumnSpec>,
-    /// Number of values in a row.
+    /// Number of values in a row of the table.
     width: usize,
 }
 
 impl Writer {
-    /// Creates `folder` for the tables.
+    /// Creates `folder` for the tables, if it does not exist.
     ///
     /// # Errors
     /// If the folder can't be created.
@@ -45,7 +48,7 @@ impl Writer {
         })
     }
 
-    /// Writes the table of one stream to `file`, which is created with the first message.
+    /// Makes a writer for the table of one stream. The file is created with the first message.
     pub fn of_file(file: impl AsRef<Path>) -> Self {
         Self {
             path: file.as_ref().to_owned(),
@@ -55,11 +58,11 @@ impl Writer {
         }
     }
 
-    /// Adds a message of `stream`.
+    /// Adds the rows of a message to the table of `stream`.
     ///
     /// # Errors
-    /// If the message does not fit the table that the stream's first message began: it is not written, and others may follow. If a
-    /// file exists already, or can't be written.
+    /// If the message does not fit the table that the stream's first message began: it is not written, and the writer can go on. If
+    /// a file exists already, or can't be written.
     pub fn append(&mut self, stream: &str, message: &Message) -> Result<(), Error> {
         let refused = |problem: String| Error::message(stream, problem);
         let (columns, width) = form(message).map_err(refused)?;
@@ -123,7 +126,7 @@ impl Writer {
         written.map_err(|source| Error::io(&known.path, source))
     }
 
-    /// Flushes all tables.
+    /// Writes all rows that are still buffered to the files.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -180,7 +183,7 @@ impl Table {
     }
 }
 
-/// Returns the file name of a stream's table.
+/// Returns the file name of a stream's table; an error if the stream's name can't be that of a file.
 fn file_name(stream: &str) -> Result<String, Error> {
     match stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
         true => Err(Error::message(stream, "its name can't be that of a file")),
@@ -188,7 +191,7 @@ fn file_name(stream: &str) -> Result<String, Error> {
     }
 }
 
-/// Returns the columns of a struct, none for a flat array, and the number of values in a row.
+/// Returns the columns of a message, empty for a flat array, and the number of values in each row of its table.
 fn form(message: &Message) -> Result<(Vec<ColumnSpec>, usize), String> {
     let header = &message.header;
     if let Some(values) = message.flat() {
@@ -203,7 +206,7 @@ fn form(message: &Message) -> Result<(Vec<ColumnSpec>, usize), String> {
         };
         return match values.len().checked_div(rows) {
             Some(width) if width * rows == values.len() => Ok((Vec::new(), width)),
-            // No rows.
+            // A message without rows.
             None => Ok((Vec::new(), fields)),
             _ => Err(format!(
                 "{} values in {rows} rows (allowed: the same number in each)",

@@ -1,4 +1,5 @@
-//! Buffers of the frames that are not written yet, one for each column.
+//! Buffers of the frames that are not written yet, one for each column. A frame is added to the statistics when it is written, and
+//! not before: a dropped frame does not count.
 
 use super::feature::element_of;
 use super::meta::lists_of;
@@ -15,11 +16,11 @@ use rayon::prelude::*;
 use robocache_device::{Dtype, Values};
 use std::sync::Arc;
 
-/// The frames of a feature that are not written yet, and its statistics.
+/// Frames of one feature that are not written yet, and the feature's statistics.
 pub(super) struct Column {
     pub feature: Feature,
     pub stats: Stats,
-    /// The elements of the frames, row-major; for images their pixels.
+    /// Elements of the frames that are not written yet, row-major; for images their pixels.
     data: MutableBuffer,
 }
 
@@ -33,22 +34,22 @@ impl Column {
         Self { feature, stats, data }
     }
 
-    /// Appends a frame. The caller has checked the number of its bytes.
+    /// Appends the elements of one frame to the buffer. The caller has checked the number of bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.data.extend_from_slice(bytes);
     }
 
-    /// Number of bytes that are not written yet.
+    /// Number of bytes in the buffer, of frames that are not written yet.
     pub(super) fn waiting(&self) -> usize {
         self.data.len()
     }
 
-    /// Drops the frames behind the first `frames`.
+    /// Drops all buffered frames behind the first `frames`.
     pub(super) fn truncate(&mut self, frames: usize) {
         self.data.truncate(frames * self.feature.bytes());
     }
 
-    /// Takes the waiting frames out as a column of the file, and adds them to the statistics.
+    /// Removes the frames from the buffer, returns them as an array for the file, and adds them to the statistics.
     pub(super) fn flush(&mut self) -> Result<ArrayRef, Error> {
         let data: Buffer = std::mem::take(&mut self.data).into();
         let (feature, stats) = (&self.feature, &mut self.stats);
@@ -65,7 +66,7 @@ impl Column {
     }
 }
 
-/// Makes a column of numbers, of the type [`Feature::arrow_type`].
+/// Makes the array of a column that is not an image, of the type [`Feature::arrow_type`].
 fn numbers_of(data: Buffer, feature: &Feature) -> ArrayRef {
     let elements = data.len() / feature.kind.dtype().map_or(1, Dtype::size);
     let flat: ArrayRef = if feature.kind == Kind::Bool {

@@ -1,42 +1,42 @@
-//! Features: the columns of a dataset.
+//! Features: the columns of a dataset. A name, a shape or a type that LeRobot can't open is refused before anything is written.
 
 use crate::Error;
 use arrow_schema::{DataType, Field};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
-/// The most axes that LeRobot allows for a feature.
+/// Largest number of axes that LeRobot allows for a feature.
 const MOST_AXES: usize = 5;
 
-/// One column of a dataset.
+/// A feature of each frame: one column of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
-    /// The name, such as `observation.state`. LeRobot gives a policy the features named `observation...` as input and those named
-    /// `action...` as output; all others are only carried along.
+    /// Name of the feature, such as `observation.state`. LeRobot gives a policy the features named `observation...` as input and
+    /// those named `action...` as output; all others are only carried along.
     pub name: String,
-    /// Type of the elements.
+    /// Type of the feature's elements.
     pub kind: Kind,
-    /// The shape in one frame: `[D]`, `[K, D]`, or `[height, width, channels]` for images.
+    /// Shape of the feature in one frame: `[D]`, `[K, D]`, or `[height, width, channels]` for images.
     pub shape: Vec<usize>,
-    /// Names of the elements along an axis, or none.
+    /// Names of the elements along an axis, such as those of joints; empty if they have none.
     pub names: Vec<String>,
 }
 
-/// Type of a feature's elements.
+/// Type of a feature's elements, which decides how they are stored in a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Numbers. A dataset can't hold float16 or bfloat16.
+    /// Numbers of the given element type. A dataset can't hold float16 or bfloat16.
     Numbers(Dtype),
     /// Booleans, in memory as bytes of 0 or 1.
     Bool,
     /// An image of uint8, gray or RGB; a PNG in the files.
     Image,
-    /// A type that robocache can't read, by its name in `info.json`: `video`, `string`.
+    /// Any other type, by its name in `info.json`, such as `video` or `string`: robocache can't read it.
     Other(String),
 }
 
 impl Kind {
-    /// Returns the kind that has this name in `info.json`.
+    /// Returns the kind with this name in `info.json`; `Other` if the name is not known.
     pub(super) fn from_name(name: &str) -> Self {
         match (name, Dtype::from_name(name)) {
             ("bool", _) => Self::Bool,
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// The type of the elements in memory; `None` if they can't be read.
+    /// Returns the type of the elements in memory; `None` if they can't be read.
     pub(super) fn dtype(&self) -> Option<Dtype> {
         match self {
             Self::Numbers(dtype) => Some(*dtype),
@@ -80,13 +80,13 @@ impl Feature {
         }
     }
 
-    /// Sets the names of the elements.
+    /// Sets the names of the feature's elements, and returns the feature.
     pub fn with_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Number of elements in a frame.
+    /// Number of elements that the feature has in a frame: the product of its shape.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
@@ -96,17 +96,17 @@ impl Feature {
         self.len() == 0
     }
 
-    /// Number of bytes of a frame's elements in memory.
+    /// Number of bytes that the feature's elements of one frame take in memory.
     pub(super) fn bytes(&self) -> usize {
         self.len() * self.kind.dtype().map_or(0, Dtype::size)
     }
 
-    /// True if LeRobot's loader gives a single number for a frame.
+    /// True if the shape is `[1]`: LeRobot's loader gives a single number for a frame, not an array.
     pub(super) fn is_scalar(&self) -> bool {
         self.shape == [1]
     }
 
-    /// Checks the name and the shape.
+    /// Checks that LeRobot allows the feature's name and shape.
     pub(super) fn check(&self) -> Result<(), Error> {
         let refused = |problem: String| Err(Error::feature(&self.name, problem));
         if self.name.is_empty() || self.name.contains('/') || self.name.ends_with("_is_pad") {
@@ -126,7 +126,7 @@ impl Feature {
         Ok(())
     }
 
-    /// Checks the name, the shape, and that the type can be written.
+    /// Checks that LeRobot allows the feature's name and shape, and that elements of its type can be written.
     pub(super) fn check_written(&self) -> Result<(), Error> {
         self.check()?;
         if !self.kind.is_written() {
@@ -140,7 +140,7 @@ impl Feature {
         Ok(())
     }
 
-    /// The type of the column in LeRobot's files.
+    /// Returns the Arrow type of the feature's column in LeRobot's files.
     pub(super) fn arrow_type(&self) -> DataType {
         let element = match &self.kind {
             Kind::Image => {
@@ -159,12 +159,12 @@ impl Feature {
     }
 }
 
-/// Makes the field of a list's elements, with the name that Arrow's C++ library gives it.
+/// Makes the Arrow field of a list's elements, with the name that Arrow's C++ library gives it.
 pub(super) fn element_of(kind: DataType) -> Arc<Field> {
     Arc::new(Field::new("element", kind, true))
 }
 
-/// The columns that every dataset has beside its features, in this order.
+/// Lists the columns, such as `timestamp`, that every dataset has beside its features. The writer adds them in this order.
 pub(super) fn bookkeeping() -> [Feature; 5] {
     let whole = |name: &str| Feature::new(name, Kind::Numbers(Dtype::Int64), [1]);
     [
@@ -176,7 +176,7 @@ pub(super) fn bookkeeping() -> [Feature; 5] {
     ]
 }
 
-/// True if `name` is one of the columns that every dataset has.
+/// True if `name` is one of the columns, such as `timestamp`, that every dataset has beside its features.
 pub(super) fn is_bookkeeping(name: &str) -> bool {
     bookkeeping().iter().any(|feature| feature.name == name)
 }

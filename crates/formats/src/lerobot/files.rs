@@ -1,4 +1,5 @@
-//! The Parquet files of a dataset: a writer, and a guard for reading files that may be damaged.
+//! The Parquet files of a dataset: a writer, and a guard for reading files that may be damaged. A damaged file never ends the
+//! process: a panic of the decoder becomes an error.
 
 use crate::Error;
 use arrow_array::RecordBatch;
@@ -20,7 +21,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Creates a file. `about` is a key and a text in its metadata, for the library that looks for the key.
+    /// Creates a Parquet file, and its folder. `about` is a key and a text to be added to the file's metadata, for a library that
+    /// looks for the key.
     pub(super) fn create(path: PathBuf, schema: &SchemaRef, about: Option<(&str, String)>) -> Result<Self, Error> {
         let file = create_file(&path)?;
         let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
@@ -39,7 +41,8 @@ impl Table {
         Ok(Self { path, writer })
     }
 
-    /// Adds rows. Ends the row group, which is held in memory, once it takes `row_group` bytes.
+    /// Adds rows to the current row group, which is held in memory. Writes the row group to the file as soon as it takes
+    /// `row_group` bytes.
     pub(super) fn write(&mut self, batch: &RecordBatch, row_group: usize) -> Result<(), Error> {
         self.writer
             .write(batch)
@@ -50,12 +53,12 @@ impl Table {
         }
     }
 
-    /// Ends a row group.
+    /// Ends the row group, and writes it to the file.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         self.writer.flush().map_err(|error| Error::file(&self.path, error))
     }
 
-    /// Number of bytes of the row groups that have ended.
+    /// Number of bytes of the row groups that have been written.
     pub(super) fn bytes(&self) -> usize {
         self.writer.bytes_written()
     }
@@ -66,14 +69,14 @@ impl Table {
     }
 }
 
-/// Creates a file, and its folder.
+/// Creates a file, and its folder if needed.
 pub(super) fn create_file(path: &Path) -> Result<File, Error> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
     File::create(path).map_err(|source| Error::io(path, source))
 }
 
-/// Runs `read` on a file that may be damaged, and turns a panic of the decoder into an error.
+/// Runs `read`, which decodes a file that may be damaged. A panic of the decoder becomes an error.
 pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Box<dyn std::error::Error>>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| error.to_string()),

@@ -1,12 +1,12 @@
-//! Images as PNG.
+//! Images as PNG. A decoded image has the pixels that were encoded, and the decoder's memory is bounded.
 
 use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Transformations};
 use std::io::Cursor;
 
-/// The most bytes that the decoder may allocate for an image.
+/// Largest number of bytes that the decoder may allocate for an image.
 const MOST_BYTES: usize = 1 << 28;
 
-/// Encodes an image as PNG; `shape` is `[height, width, channels]` with 1 or 3 channels.
+/// Encodes an image of bytes as PNG; `shape` is `[height, width, channels]` with 1 or 3 channels.
 pub(super) fn encode(pixels: &[u8], shape: &[usize]) -> Result<Vec<u8>, String> {
     let (height, width, channels) = (shape[0], shape[1], shape[2]);
     let size = |n: usize| u32::try_from(n).map_err(|_| format!("{n} pixels along an edge are too many for a PNG"));
@@ -25,7 +25,7 @@ pub(super) fn encode(pixels: &[u8], shape: &[usize]) -> Result<Vec<u8>, String> 
     Ok(file)
 }
 
-/// Decodes a PNG to its pixels. Refuses one of another shape.
+/// Decodes a PNG to its pixels, row-major. A PNG of another shape than `shape` is refused.
 pub(super) fn decode(file: &[u8], shape: &[usize]) -> Result<Vec<u8>, String> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(file), png::Limits { bytes: MOST_BYTES });
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);

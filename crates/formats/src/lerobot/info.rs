@@ -1,4 +1,5 @@
-//! Reading of `meta/info.json`, of the tasks, and of the list of data files.
+//! Reading of `meta/info.json`, of the tasks, and of the list of data files. A value that is not allowed is an error, with the
+//! value found and the values allowed.
 
 use super::feature::is_bookkeeping;
 use super::files::guarded;
@@ -19,7 +20,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// The longest text file that is read, bytes.
+/// Largest size of a text file that is read, bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -31,7 +32,7 @@ struct InfoText {
     features: FeaturesText,
 }
 
-/// Features by their names, in the order of the file.
+/// Entries of `features` in `meta/info.json`, each with its name, in the order of the file.
 struct FeaturesText(Vec<(String, FeatureText)>);
 
 #[derive(Deserialize)]
@@ -76,7 +77,7 @@ fn read_text(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// Reads the dataset's description, and the number of frames that it states.
+/// Reads the description of the dataset from `meta/info.json`, and the number of frames that the file states.
 pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), Error> {
     let path = folder.join(INFO);
     let wrong = |problem: String| Error::file(&path, problem);
@@ -107,7 +108,7 @@ pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), Error> {
     Ok((dataset, info.total_frames))
 }
 
-/// Collects the texts in nested lists and objects.
+/// Collects the texts in `names`, which may be nested in JSON lists and objects, in their order.
 fn leaves(names: &Value) -> Vec<String> {
     match names {
         Value::String(name) => vec![name.clone()],
@@ -117,7 +118,7 @@ fn leaves(names: &Value) -> Vec<String> {
     }
 }
 
-/// Reads the tasks, in the order of their indices.
+/// Reads the texts of the tasks, in the order of their indices, which have to be 0, 1, 2 and so on.
 pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>, Error> {
     let path = folder.join(match version {
         Version::V2_1 => TASKS_V2,
@@ -183,7 +184,7 @@ fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
     Ok(tasks)
 }
 
-/// Lists the data files in the order of their frames.
+/// Lists the data files of a dataset, in the order of their frames.
 pub(super) fn data_files(folder: &Path) -> Result<Vec<std::path::PathBuf>, Error> {
     let data = folder.join("data");
     let mut files = Vec::new();

@@ -1,4 +1,5 @@
-//! Writing of the files in `meta`, which describe a dataset.
+//! Writing of the files in `meta`, which describe a dataset. `meta/info.json` is written last: without this file a folder is not a
+//! dataset.
 
 use super::feature::{bookkeeping, element_of};
 use super::files::{Table, create_file};
@@ -23,15 +24,15 @@ const EPISODES: &str = "meta/episodes/chunk-000/file-000.parquet";
 const EPISODES_V2: &str = "meta/episodes.jsonl";
 const STATS_V2: &str = "meta/episodes_stats.jsonl";
 
-/// LeRobot's limits: a data file of version 3.0 ends with the episode in which it reaches `FILE_MB`, MiB, and a folder holds up to
-/// `CHUNK` files.
+/// Size of a data file of version 3.0, MiB, from which on the next episode goes to a new file.
 pub(super) const FILE_MB: usize = 100;
+/// Largest number of files in a folder such as `chunk-000`, as in LeRobot.
 pub(super) const CHUNK: usize = 1000;
 
-/// Number of episodes that are written together.
+/// Number of episodes whose rows in the list of episodes are written at once.
 const EPISODES_TOGETHER: usize = 256;
 
-/// Metadata with which pandas takes the texts of the tasks as the index of their table, as LeRobot expects.
+/// Metadata that tells pandas to take the texts of the tasks as the index of their table, as LeRobot expects.
 const PANDAS: &str = r#"{"index_columns": ["task"], "column_indexes": [], "columns": [
     {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null},
     {"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}]}"#;
@@ -40,10 +41,10 @@ const PANDAS: &str = r#"{"index_columns": ["task"], "column_indexes": [], "colum
 #[derive(Default)]
 pub(super) struct Episode {
     pub index: usize,
-    /// Number of frames before the episode.
+    /// Number of frames in the dataset before the episode.
     pub start: usize,
     pub length: usize,
-    /// Indices of the tasks, in the order of their first frames.
+    /// Indices of the episode's tasks, in the order of their first frames.
     pub tasks: Vec<usize>,
     /// Index of the data file that holds the episode.
     pub file: usize,
@@ -51,7 +52,7 @@ pub(super) struct Episode {
 }
 
 impl Episode {
-    /// Returns the next episode, still without frames.
+    /// Makes the episode that follows this one in the dataset, with no frames yet.
     pub(super) fn next(&self) -> Self {
         Self {
             index: self.index + 1,
@@ -61,13 +62,14 @@ impl Episode {
     }
 }
 
-/// Writer of the list of episodes.
+/// Writer of the dataset's list of episodes.
 pub(super) struct Episodes {
     folder: PathBuf,
-    /// Version 2.1: the files of the episodes and of their statistics.
+    /// Two text files of version 2.1: a line for each episode, and a line for each episode's statistics. `None` in version 3.0.
     lines: Option<[Lines; 2]>,
-    /// Version 3.0: the table, created with the first episodes, and the episodes that are not in the table yet, with their tasks.
+    /// Parquet table of the episodes in version 3.0; `None` until its first rows are written, and in version 2.1.
     table: Option<Table>,
+    /// Episodes that are not in the table yet, with the texts of their tasks.
     waiting: Vec<(Episode, Vec<String>)>,
 }
 
@@ -110,7 +112,7 @@ impl Episodes {
         self.table.insert(table).write(&batch, 0)
     }
 
-    /// Ends the list of episodes, and writes the list of tasks.
+    /// Ends the list of episodes, and writes the list of the dataset's `tasks`.
     pub(super) fn finish(mut self, tasks: &[String]) -> Result<(), Error> {
         if !self.waiting.is_empty() {
             self.flush()?;
@@ -138,10 +140,10 @@ fn write_tasks(path: PathBuf, tasks: &[String]) -> Result<(), Error> {
     table.close()
 }
 
-/// Reads a column's value from an episode.
+/// Function that returns the value that an episode has in one column.
 type EpisodeValue = fn(&Episode) -> usize;
 
-/// Makes the rows that episodes have in version 3.0.
+/// Makes the rows of `episodes` in the table of episodes that version 3.0 has.
 fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     let whole: [(&str, EpisodeValue); 8] = [
@@ -192,7 +194,7 @@ fn stats_of(stats: &[(String, Summary)]) -> Value {
     stats.collect::<Map<_, _>>().into()
 }
 
-/// Writes the statistics of the whole dataset, which version 2.1 does not have.
+/// Writes the statistics of the whole dataset to `meta/stats.json`. Version 2.1 does not have this file.
 pub(super) fn write_stats(folder: &Path, version: Version, stats: &[(String, Summary)]) -> Result<(), Error> {
     match version {
         Version::V3_0 => write_json(&folder.join(STATS), &stats_of(stats)),
@@ -264,7 +266,7 @@ pub(super) fn write_info(folder: &Path, dataset: &Dataset, written: &Written) ->
     write_json(&folder.join(INFO), &info)
 }
 
-/// Describes the types of a file's columns for the library `datasets`, which reads them from the file's metadata.
+/// Describes the types of a file's columns in JSON, as the library `datasets` reads them from the file's metadata.
 pub(super) fn huggingface<'a>(features: impl Iterator<Item = &'a Feature>) -> Value {
     let of = |feature: &Feature| {
         let value = json!({"dtype": feature.kind.name(), "_type": "Value"});
@@ -284,7 +286,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     fs::write(path, text + "\n").map_err(|source| Error::io(path, source))
 }
 
-/// A file with a JSON object in each line.
+/// Writer of a file with a JSON object in each line.
 struct Lines {
     path: PathBuf,
     file: BufWriter<File>,

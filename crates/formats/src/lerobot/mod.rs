@@ -60,7 +60,7 @@ pub use feature::{Feature, Kind};
 pub use reader::{Frames, Reader};
 pub use writer::Writer;
 
-/// Version of the format of datasets.
+/// Version of LeRobot's format of datasets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Version {
@@ -71,7 +71,7 @@ pub enum Version {
 impl Version {
     const ALL: [Self; 2] = [Self::V2_1, Self::V3_0];
 
-    /// The name in `meta/info.json`.
+    /// Name of the version in `meta/info.json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V2_1 => "v2.1",
@@ -80,21 +80,21 @@ impl Version {
     }
 }
 
-/// Description of a dataset.
+/// Description of a dataset: its version, rate and features.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// The version of its format.
+    /// Version of the dataset's format.
     pub version: Version,
-    /// Frames a second, 1 or more.
+    /// Number of frames a second, 1 or more.
     pub fps: u32,
-    /// The robot's type.
+    /// Name of the robot's type; `None` if it is not known.
     pub robot_type: Option<String>,
-    /// Features of a frame, without the columns that every dataset has.
+    /// Features of a frame, without the columns that every dataset has, such as `timestamp`.
     pub features: Vec<Feature>,
 }
 
 impl Dataset {
-    /// Describes a dataset that has neither features nor a type of robot yet.
+    /// Describes a dataset at `fps` frames a second that has neither features nor a type of robot yet.
     pub fn new(version: Version, fps: u32) -> Self {
         Self {
             version,
@@ -105,13 +105,13 @@ impl Dataset {
     }
 }
 
-/// Counts and tasks of a written dataset.
+/// Counts and tasks of a dataset that was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Number of episodes.
+    /// Number of episodes in the dataset.
     pub episodes: usize,
     /// Number of frames of all episodes.
     pub frames: usize,
-    /// Tasks, in the order of their first frames.
+    /// Texts of the tasks, in the order of their first frames.
     pub tasks: Vec<String>,
 }

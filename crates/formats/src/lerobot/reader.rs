@@ -1,4 +1,5 @@
-//! Reader of datasets, frame by frame.
+//! Reader of datasets, frame by frame. Frames come in order, episode by episode: a file that contradicts this order is an error,
+//! and reading goes on behind the file.
 
 use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX, TIMESTAMP};
 use super::files::guarded;
@@ -16,7 +17,7 @@ use robocache_stream::file;
 use std::path::{Path, PathBuf};
 use std::vec;
 
-/// Number of frames that are read together.
+/// Largest number of frames in a batch.
 const BATCH: usize = 512;
 
 /// Reader of a dataset, frame by frame, in the order of its files.
@@ -24,17 +25,18 @@ pub struct Reader {
     folder: PathBuf,
     dataset: Dataset,
     tasks: Vec<String>,
-    /// Files that are not open yet.
+    /// Data files that are not open yet.
     files: vec::IntoIter<PathBuf>,
     file: Option<(PathBuf, ParquetRecordBatchReader)>,
-    /// Number of frames that were read, and the number that `meta/info.json` states.
+    /// Number of frames that were read so far.
     frames: u64,
+    /// Number of frames that `meta/info.json` states.
     expected: u64,
-    /// The episode of the frame that was read last, and its index there.
+    /// Episode of the frame that was read last, and index of the frame in the episode; `None` before the first frame.
     last: Option<(i64, i64)>,
 }
 
-/// Some frames of a dataset.
+/// Batch of consecutive frames of a dataset, as [`Reader::next_frames`] returns it.
 pub struct Frames {
     episodes: Vec<i64>,
     indices: Vec<i64>,
@@ -43,8 +45,8 @@ pub struct Frames {
     columns: Vec<Column>,
 }
 
-/// The times of frames, s, and the relative precision of their float type; or the type of the column, if times are not read from
-/// it.
+/// The `timestamp` of each frame, s since its episode began, and the relative precision of the column's float type. The error is
+/// the name of the column's type, if times can't be read from it.
 type Times = Result<(Vec<f64>, f64), String>;
 
 struct Column {
@@ -54,12 +56,12 @@ struct Column {
 
 enum Data {
     Numbers(Buffer),
-    /// PNG files, one for each frame.
+    /// PNG files as bytes, one for each frame.
     Images(ArrayRef),
 }
 
 impl Reader {
-    /// Opens the dataset in `folder`.
+    /// Opens the dataset in `folder`, and reads its description and its tasks.
     ///
     /// # Errors
     /// If the folder has no dataset of version 2.1 or 3.0, or the dataset's description is not valid.
@@ -78,26 +80,26 @@ impl Reader {
         })
     }
 
-    /// The dataset's description.
+    /// Description of the dataset, without the features that [`retain`](Self::retain) has removed.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
     }
 
-    /// The tasks, by their indices.
+    /// Texts of the tasks, in the order of their indices.
     pub fn tasks(&self) -> &[String] {
         &self.tasks
     }
 
-    /// Keeps the features for which `keep` returns true; the others are not read.
+    /// Keeps the features for which `keep` returns true, and does not read the others from the files.
     pub fn retain(&mut self, keep: impl FnMut(&Feature) -> bool) {
         self.dataset.features.retain(keep);
     }
 
-    /// Reads the next frames; `None` at the end.
+    /// Reads the next batch of frames; `None` at the end of the dataset.
     ///
     /// # Errors
     /// If a feature can't be read, such as a video. If a file is damaged or contradicts `meta/info.json`: the next call goes on
-    /// behind the file. Once at the end, if the number of frames is not the one that `meta/info.json` states.
+    /// behind the file. Once at the end, if the number of frames differs from the number in `meta/info.json`.
     pub fn next_frames(&mut self) -> Result<Option<Frames>, Error> {
         loop {
             let Some((path, batches)) = &mut self.file else {
@@ -136,7 +138,7 @@ impl Reader {
     }
 }
 
-/// Opens a data file, and chooses the columns that are read.
+/// Opens a data file for reading of the columns of `features` and of the bookkeeping columns.
 fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, Error> {
     for feature in features {
         if let Kind::Other(kind) = &feature.kind {
@@ -165,7 +167,8 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, E
     opened.flatten().map_err(|problem| Error::file(path, problem))
 }
 
-/// Checks that frames come one after the other, episode by episode, and that their tasks are known.
+/// Checks that frames follow one another, episode by episode, and that the index of each task is below `tasks`. `last` is the
+/// episode and index of the previous frame.
 fn check_order(last: &mut Option<(i64, i64)>, frames: &Frames, tasks: usize) -> Result<(), String> {
     for frame in 0..frames.len() {
         let (episode, index, task) = (frames.episodes[frame], frames.indices[frame], frames.tasks[frame]);
@@ -219,7 +222,7 @@ impl Dataset {
     }
 }
 
-/// Reads times in s; a null is NaN. A float32 becomes the shortest decimal number that rounds to it.
+/// Reads a column of times, s; a null is NaN. A float32 becomes the shortest decimal number that rounds to it.
 fn times_of(array: &ArrayRef) -> Times {
     let decimal = |time: f32| time.to_string().parse().unwrap_or(f64::NAN);
     match array.data_type() {
@@ -240,7 +243,7 @@ fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ArrayRef, String
     batch.column_by_name(name).ok_or_else(|| format!("no column `{name}`"))
 }
 
-/// Returns the elements of a column, one after the other.
+/// Returns the elements of a feature's column, frame after frame, row-major.
 fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
     let mut array = array.clone();
     for (axis, &n) in feature.shape.iter().enumerate() {
@@ -270,7 +273,7 @@ fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
     Ok(data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size))
 }
 
-/// Returns the elements of lists, each of which must have `n`.
+/// Returns the elements of the lists in a column, each of which must have `n` elements.
 fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
     if array.null_count() > 0 {
         return Err("has nulls (allowed: a value in every frame)".to_owned());
@@ -285,7 +288,7 @@ fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
     elements.map_err(|found| format!("has a list of {found} (allowed: {n}, as meta/info.json says)"))
 }
 
-/// Returns the elements of lists, or the length of the first list that does not have `n`.
+/// Returns the elements of lists of `n`, or the length of the first list with another number of elements.
 fn elements_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, n: usize) -> Result<ArrayRef, usize> {
     match lists.offsets().lengths().find(|&found| found != n) {
         Some(found) => Err(found),
@@ -306,20 +309,20 @@ fn images_of(array: &ArrayRef) -> Result<ArrayRef, String> {
 }
 
 impl Frames {
-    /// Number of frames.
+    /// Number of frames in the batch.
     pub fn len(&self) -> usize {
         self.episodes.len()
     }
 
-    /// True if there are no frames.
+    /// True if the batch has no frames.
     pub fn is_empty(&self) -> bool {
         self.episodes.is_empty()
     }
 
-    /// The episode of a frame.
+    /// Index of the episode that a frame belongs to.
     ///
     /// # Panics
-    /// If `frame` is not below [`len`](Self::len). The same holds for all methods that take a frame.
+    /// If `frame` is not below [`len`](Self::len). The other methods with an argument `frame` panic, too.
     pub fn episode(&self, frame: usize) -> i64 {
         self.episodes[frame]
     }
@@ -329,15 +332,17 @@ impl Frames {
         self.indices[frame]
     }
 
-    /// The `timestamp` of a frame, s since its episode began, if the dataset has it; NaN if this frame has none.
+    /// The `timestamp` of a frame, s since its episode began; NaN for a null. Returns `None` if the dataset has no readable
+    /// `timestamp`.
     pub fn time_s(&self, frame: usize) -> Option<f64> {
         self.times().ok()?.map(|(times, _)| times[frame])
     }
 
-    /// The `timestamp` of each frame, s, and the relative precision of its float type; `None` if the dataset has no `timestamp`.
+    /// The `timestamp` of each frame, s since its episode began, and the relative precision of its float type; `None` if the
+    /// dataset has no `timestamp`.
     ///
     /// # Errors
-    /// The type of `timestamp`, if it is neither float32 nor float64.
+    /// Names the type of `timestamp`, if it is neither float32 nor float64.
     pub fn times(&self) -> Result<Option<(&[f64], f64)>, &str> {
         match &self.times_s {
             None => Ok(None),
@@ -346,12 +351,12 @@ impl Frames {
         }
     }
 
-    /// Task of a frame: an index of [`Reader::tasks`].
+    /// Index of a frame's task in [`Reader::tasks`].
     pub fn task(&self, frame: usize) -> usize {
         self.tasks[frame] as usize
     }
 
-    /// The elements of a feature, by its index in [`Dataset::features`], row-major; bools are bytes of 0 or 1.
+    /// Elements of a feature in one frame, row-major; bools are bytes of 0 or 1. `feature` is an index in [`Dataset::features`].
     ///
     /// # Panics
     /// If the feature is an image.
@@ -366,10 +371,11 @@ impl Frames {
         }
     }
 
-    /// The pixels of an image, row-major with its channels side by side.
+    /// Decodes an image to its pixels, row-major with the channels of a pixel side by side. `feature` is an index in
+    /// [`Dataset::features`].
     ///
     /// # Errors
-    /// If the data are not PNG, or have another shape than the feature.
+    /// If the data are not a PNG, or have another shape than the feature.
     ///
     /// # Panics
     /// If the feature is not an image.

@@ -1,31 +1,33 @@
-//! Statistics of features, with which policies normalize their inputs and outputs.
+//! Statistics of features, with which policies normalize their inputs and outputs. Values that are not finite never count, and
+//! memory is bounded however many frames there are.
 
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// LeRobot's names of the statistics, those of quantiles last.
+/// LeRobot's names of the statistics, with the quantiles last.
 const NAMES: [&str; 9] = ["min", "max", "mean", "std", "q01", "q10", "q50", "q90", "q99"];
+/// The quantiles that are computed, in the order of their names.
 const QUANTILES: [f64; 5] = [0.01, 0.1, 0.5, 0.9, 0.99];
 
-/// The most frames that quantiles are computed from.
+/// Largest number of frames from which quantiles are computed.
 pub(super) const MOST_SAMPLED: usize = 1 << 16;
 
-/// The statistics of a feature, in the shape that they have in a dataset.
+/// Statistics of a feature, as they are written to a dataset.
 pub(super) struct Summary {
-    /// Statistics: the name of each, and a value for each element.
+    /// Name of each statistic, and its value for each element of the feature.
     pub values: Vec<(&'static str, Vec<f64>)>,
-    /// Number of frames.
+    /// Number of frames that the statistics are over.
     pub count: u64,
     pub shape: Vec<usize>,
 }
 
-/// Statistics of a feature over the current episode and over the whole dataset.
+/// Accumulator of a feature's statistics, over the current episode and over the whole dataset.
 pub(super) struct Stats {
     episode: Running,
     whole: Running,
 }
 
-/// Running statistics of frames.
+/// Running statistics of a feature's frames, to which frames can be added.
 #[derive(Clone)]
 enum Running {
     /// The shape of a frame, the moments of each of its elements, and a sample of frames for the quantiles.
@@ -34,27 +36,27 @@ enum Running {
     Pixels(u64, Vec<[u64; 256]>),
 }
 
-/// Sample of the frames: all up to [`MOST_SAMPLED`], then every second, fourth, ... frame.
+/// Subsample of a feature's frames, for the quantiles: all up to [`MOST_SAMPLED`], then every second, fourth, ... frame.
 #[derive(Clone)]
 struct Sample {
-    /// Number of elements of a frame.
+    /// Number of elements in a frame.
     width: usize,
-    /// Number of frames that were offered.
+    /// Number of frames so far, those included that were not kept.
     count: u64,
-    /// The frames that were kept, `[frames, elements]`.
+    /// Elements of the frames that were kept, `[frames, elements]`.
     frames: Vec<f64>,
-    /// One frame of this many is kept.
+    /// Period of the frames that are kept: one frame of `every` is kept.
     every: u64,
 }
 
-/// Moments of the values that are finite.
+/// Count, range, mean and squared deviation of the finite values of an element.
 #[derive(Clone, Copy)]
 struct Moments {
     count: u64,
     min: f64,
     max: f64,
     mean: f64,
-    /// Sum of the squares of deviations from the mean.
+    /// Sum of the squared deviations of the values from their mean.
     squares: f64,
 }
 
@@ -129,7 +131,7 @@ impl Sample {
         }
     }
 
-    /// Keeps every second frame.
+    /// Drops every second of the frames that are kept, and doubles `every`: later frames are thinned alike.
     fn thin(&mut self) {
         let (width, kept) = (self.width, self.frames.len() / self.width / 2);
         for frame in 0..kept {
@@ -140,7 +142,7 @@ impl Sample {
         self.every *= 2;
     }
 
-    /// Computes the quantiles of each element.
+    /// Computes the quantiles of each element over the sampled frames; 0 for an element without a finite value.
     fn quantiles(&self) -> Vec<[f64; 5]> {
         let elements = (0..self.width).into_par_iter();
         elements
@@ -154,7 +156,7 @@ impl Sample {
     }
 }
 
-/// Computes quantiles by NumPy's method `linear`, and reorders the values. Zeros if there are no values.
+/// Computes quantiles by NumPy's method `linear`, and reorders the values. Returns zeros if there are no values.
 fn quantiles(values: &mut [f64]) -> [f64; 5] {
     if values.is_empty() {
         return [0.0; 5];
@@ -177,7 +179,7 @@ fn quantiles(values: &mut [f64]) -> [f64; 5] {
     })
 }
 
-/// Joins the statistics of an element in the order of their names.
+/// Joins min, max, mean and standard deviation of an element with its quantiles, in the order of `NAMES`.
 fn all(moments: [f64; 4], quantiles: [f64; 5]) -> [f64; 9] {
     let mut all = [0.0; 9];
     all[..4].copy_from_slice(&moments);
@@ -185,7 +187,7 @@ fn all(moments: [f64; 4], quantiles: [f64; 5]) -> [f64; 9] {
     all
 }
 
-/// Computes the statistics of an element; zeros if no value is finite.
+/// Joins the statistics of an element: those that follow from its moments, zeros if no value is finite, and its quantiles.
 fn of_numbers(moments: &Moments, quantiles: [f64; 5]) -> [f64; 9] {
     let std = (moments.squares / moments.count as f64).sqrt();
     match moments.count {
@@ -194,7 +196,7 @@ fn of_numbers(moments: &Moments, quantiles: [f64; 5]) -> [f64; 9] {
     }
 }
 
-/// Computes the statistics of a channel, in 0 to 1, from its histogram.
+/// Computes the statistics of an image channel from its histogram, with pixel values scaled to the range from 0 to 1.
 fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
     let total: u64 = counts.iter().sum();
     let last = total.saturating_sub(1);
@@ -284,7 +286,7 @@ impl Stats {
         Self::new(Running::Pixels(0, vec![[0; 256]; channels]))
     }
 
-    /// Adds frames of numbers, `[frames, elements]`.
+    /// Adds frames of numbers, `[frames, elements]`, to the current episode, and to the sample of the whole dataset.
     pub(super) fn add_numbers(&mut self, values: &[f64]) {
         if let Running::Numbers(_, elements, sample) = &mut self.episode {
             let others = moments_of(values, elements.len());
@@ -296,7 +298,7 @@ impl Stats {
         }
     }
 
-    /// Adds an image, row-major with its channels side by side.
+    /// Adds an image to the current episode: bytes, row-major, with the channels of a pixel side by side.
     pub(super) fn add_image(&mut self, pixels: &[u8]) {
         if let Running::Pixels(count, channels) = &mut self.episode {
             *count += 1;
@@ -308,7 +310,7 @@ impl Stats {
         }
     }
 
-    /// Ends the episode, and returns its statistics.
+    /// Ends the current episode, adds its statistics to those of the dataset, and returns them.
     pub(super) fn end_episode(&mut self) -> Summary {
         self.whole.merge(&self.episode);
         let none = match &self.whole {
@@ -318,14 +320,14 @@ impl Stats {
         std::mem::replace(&mut self.episode, none.episode).summary()
     }
 
-    /// Statistics of all episodes that have ended.
+    /// Computes the statistics over all episodes that have ended.
     pub(super) fn whole(&self) -> Summary {
         self.whole.summary()
     }
 }
 
 impl Summary {
-    /// The statistics in the form of `stats.json`.
+    /// Converts the statistics to the form of `stats.json`.
     pub(super) fn json(&self) -> Value {
         let stats = self.values.iter();
         let stats = stats.map(|(name, values)| ((*name).to_owned(), nested(values, &self.shape)));

@@ -1,4 +1,4 @@
-//! Writer of datasets, frame by frame.
+//! Writer of datasets, frame by frame. A dataset is whole or not a dataset: `meta/info.json` is written last.
 
 use super::column::Column;
 use super::feature::{bookkeeping, is_bookkeeping};
@@ -15,44 +15,46 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most frames, and the most bytes of frames, that are buffered before they are written.
+/// Largest number of frames that are buffered before they are written.
 const BATCH_FRAMES: usize = 4096;
+/// Largest number of bytes of frames that are buffered before they are written.
 const BATCH_BYTES: usize = 32 << 20;
 
-/// Bytes at which a row group, which is held in memory, ends. It also ends with its episode.
+/// Size from which on a row group, which is held in memory, is written, bytes. A row group also ends with its episode.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Writer of a dataset into a new folder, frame by frame.
 ///
-/// For each frame every feature is [set](Self::set) once, then [`end_frame`](Self::end_frame) is called with the task that was
-/// done. Frames of an episode are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever their own times were.
+/// For each frame every feature is [set](Self::set) once. After this, [`end_frame`](Self::end_frame) is called with the task that
+/// was done. Frames of an episode are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever the times of their
+/// values were.
 ///
 /// Only [`finish`](Self::finish) writes `meta/info.json`: a folder without this file is not a dataset. Memory holds a row group of
-/// at most 64 MiB and a batch more, the statistics, and a row for each episode.
+/// at most 64 MiB, a batch of frames, the statistics, and a row for each episode.
 pub struct Writer {
     folder: PathBuf,
     dataset: Dataset,
     schema: SchemaRef,
-    /// The columns of the features, then those of [`bookkeeping`].
+    /// Columns of the features, followed by the columns that every dataset has, [`bookkeeping`].
     columns: Vec<Column>,
-    /// True for each feature that is set in the current frame.
+    /// True for each feature that is set in the current frame, in the order of the features.
     is_set: Vec<bool>,
-    /// Number of frames that wait to be written.
+    /// Number of frames that are buffered, and not written yet.
     waiting: usize,
     tasks: Vec<String>,
     task_indices: HashMap<String, usize>,
     episode: Episode,
     episodes: Episodes,
     file: Option<Table>,
-    /// Number of data files that are closed.
+    /// Number of data files that are finished, and so the index of the current file.
     files: usize,
 }
 
 impl Writer {
-    /// Creates the folder, which must be new or empty.
+    /// Creates the folder of the dataset, which must be new or empty.
     ///
     /// # Errors
-    /// If the folder is not empty or can't be created, a feature can't be written, there is no feature, or `fps` is 0.
+    /// If the folder is not empty or can't be created, a feature can't be written, the dataset has no feature, or `fps` is 0.
     pub fn create(folder: impl AsRef<Path>, dataset: Dataset) -> Result<Self, Error> {
         let folder = folder.as_ref().to_owned();
         check(&folder, &dataset)?;
@@ -80,8 +82,8 @@ impl Writer {
         })
     }
 
-    /// Sets a feature of the current frame, by its index in [`Dataset::features`]. The values are its elements, row-major: bytes of
-    /// 0 or 1 for bools, pixels for an image.
+    /// Sets a feature of the current frame, by its index in [`Dataset::features`]. The values are the feature's elements,
+    /// row-major: bytes of 0 or 1 for bools, pixels for an image.
     ///
     /// # Errors
     /// If the values do not have the type or number of the feature's elements, or the feature is set already.
@@ -98,7 +100,7 @@ impl Writer {
         self.set_bytes(feature, values.bytes())
     }
 
-    /// Sets a feature as [`set`](Self::set) does, from the bytes of the elements.
+    /// Sets a feature of the current frame as [`set`](Self::set) does, from the bytes of its elements.
     ///
     /// # Errors
     /// If [`set`](Self::set) would fail.
@@ -125,10 +127,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the current frame, in which `task` was done.
+    /// Ends the current frame, in which the robot did `task`.
     ///
     /// # Errors
-    /// If a feature is not set: the frame is dropped. If a file can't be written.
+    /// If a feature is not set: the frame is dropped, and the writer can go on. If a file can't be written.
     pub fn end_frame(&mut self, task: &str) -> Result<(), Error> {
         if let Some(missing) = self.is_set.iter().position(|is_set| !is_set) {
             self.drop_frame();
@@ -156,7 +158,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Drops the values that are set in the current frame.
+    /// Drops the values that were set in the current frame.
     fn drop_frame(&mut self) {
         self.is_set.fill(false);
         for column in &mut self.columns {
@@ -164,7 +166,7 @@ impl Writer {
         }
     }
 
-    /// Ends the episode. An episode without a frame does not count.
+    /// Ends the current episode. A frame that is not ended is dropped, and an episode without a frame does not count.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -190,7 +192,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the current episode and the dataset.
+    /// Ends the current episode and the dataset, and returns its counts.
     ///
     /// # Errors
     /// If a file can't be written, or the dataset has no frame.
@@ -227,7 +229,7 @@ impl Writer {
         index
     }
 
-    /// Writes the frames that wait.
+    /// Writes the buffered frames to the current data file, which is created if needed.
     fn flush(&mut self) -> Result<(), Error> {
         if self.waiting == 0 {
             return Ok(());
@@ -281,7 +283,7 @@ fn check(folder: &Path, dataset: &Dataset) -> Result<(), Error> {
 }
 
 impl Dataset {
-    /// Checks that its features can be written.
+    /// Checks that a writer can write the dataset's features.
     ///
     /// # Errors
     /// Names the first feature that can't be written, and the reason: its name, type or shape, or another feature of its name.
@@ -307,7 +309,8 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use std::fs::File;
 
-    /// Checks that only a part of a long episode is held in memory: its row groups have a bounded size, and together all frames.
+    /// Checks that only a part of a long episode is held in memory: its row groups have a bounded size, and together they have all
+    /// frames.
     #[test]
     fn a_long_episode_has_several_row_groups() {
         let folder = std::env::temp_dir().join(format!("robocache-row-groups-{}", std::process::id()));

@@ -1,13 +1,14 @@
-//! Decoder of messages in CDR, the serialization of ROS 2.
+//! Decoder of messages in CDR, the serialization of ROS 2. A length that the bytes of the message can't hold is refused.
 
 use super::columns::Column;
 use super::types::{Count, Kind, Type};
 use std::borrow::Cow;
 
-/// The most bytes at the end of a message that count as padding.
+/// Largest number of bytes at the end of a message that count as padding.
 const MOST_PADDING: usize = 7;
 
-/// Reads a message as a row of columns. If `is_exact`, more than padding behind the last field is refused.
+/// Decodes a message in CDR, and appends its values as a row to `columns`. If `is_exact`, more bytes behind the last field than
+/// padding are refused.
 pub(super) fn read(of: &Type, data: &[u8], is_exact: bool, columns: &mut [Column]) -> Result<(), String> {
     let mut cdr = Cdr::new(data)?;
     cdr.read_struct(of, columns)?;
@@ -19,7 +20,7 @@ pub(super) fn read(of: &Type, data: &[u8], is_exact: bool, columns: &mut [Column
     }
 }
 
-/// Reads a message that is one text.
+/// Decodes a message in CDR that consists of one text, as `std_msgs/String` does.
 pub(super) fn text(data: &[u8]) -> Result<String, String> {
     Ok(Cdr::new(data)?.text()?.into_owned())
 }
@@ -29,7 +30,7 @@ struct Cdr<'a> {
     data: &'a [u8],
     at: usize,
     is_big: bool,
-    /// The largest alignment of a number, bytes.
+    /// Largest alignment of a number, bytes: 8, or 4 in version 2 of CDR.
     alignment: usize,
 }
 
@@ -71,7 +72,8 @@ impl<'a> Cdr<'a> {
         Ok(String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)))
     }
 
-    /// Reads the number of elements of a sequence. Refuses more elements than bytes, as each element takes at least one.
+    /// Reads the number of elements of a sequence. Refuses a number larger than the number of bytes left: each element takes at
+    /// least one byte.
     fn count(&mut self) -> Result<usize, String> {
         let count = self.length()?;
         let there = self.data.len() - self.at;

@@ -1,4 +1,5 @@
-//! Writer of an MCAP file: messages in uncompressed chunks, and an index of them at the end.
+//! Writer of an MCAP file: messages in uncompressed chunks, and an index of them at the end. A file that was not finished can be
+//! read up to its last whole chunk.
 
 use super::record::MOST_BYTES;
 use mcap::records::MessageHeader;
@@ -8,11 +9,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
 
-/// Writer of schemas, channels and messages of ROS 2 in CDR.
+/// Writer of schemas, channels and messages of ROS 2 in CDR to an MCAP file.
 pub(super) struct Chunks {
-    /// `None` once the file is finished.
+    /// The writer of the crate `mcap`; `None` after the file is finished.
     writer: Option<mcap::Writer<NoSeek<BufWriter<File>>>>,
-    /// The sequence number of the next message of each channel.
+    /// Sequence number of the next message of each channel, by the channel's id.
     sequences: BTreeMap<u16, u32>,
 }
 
@@ -38,7 +39,7 @@ impl Chunks {
         self.writer.as_mut().ok_or_else(finished)
     }
 
-    /// Adds a channel and its schema, if they are new. Returns the number of the channel.
+    /// Adds a channel and its schema, if they are new. Returns the id of the channel.
     pub(super) fn channel(
         &mut self,
         kind: &str,
@@ -53,7 +54,7 @@ impl Chunks {
         channel.map_err(io_error)
     }
 
-    /// Adds a message.
+    /// Adds a message of a channel. Times are ns.
     pub(super) fn message(&mut self, channel_id: u16, log_time: u64, publish_time: u64, data: &[u8]) -> io::Result<()> {
         let next = self.sequences.entry(channel_id).or_default();
         let sequence = *next;
@@ -72,7 +73,7 @@ impl Chunks {
         writer.write_to_known_channel(&header, data).map_err(io_error)
     }
 
-    /// Ends the file, and waits until the system has put it on the disk.
+    /// Ends the file, and waits until the system has put the file on the disk. A second call does nothing.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let Some(mut writer) = self.writer.take() else {
             return Ok(());
@@ -84,7 +85,7 @@ impl Chunks {
 }
 
 impl Drop for Chunks {
-    /// Leaves an unfinished file without an end: the crate `mcap` would write one.
+    /// Drops the writer of a file that is not finished, without the summary and the footer that the crate `mcap` would write.
     fn drop(&mut self) {
         drop(self.writer.take().map(mcap::Writer::into_inner));
     }

@@ -1,4 +1,5 @@
-//! Buffers for the values of decoded fields, which become Arrow arrays.
+//! Buffers for the values of decoded fields, which become Arrow arrays. Missing values are filled in up to a bounded number, so
+//! that few bytes never take much memory.
 
 use super::types::{Count, Kind, Type};
 use arrow_array::{
@@ -11,13 +12,13 @@ use arrow_schema::{DataType, Fields};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
-/// Makes a column for each field of a type.
+/// Makes an empty column for each field of a type.
 pub(super) fn of(of: &Type) -> Vec<Column> {
     let fields = of.fields.iter();
     fields.map(|field| Column::new(&field.kind, field.count)).collect()
 }
 
-/// Makes an Arrow struct of columns. `fields` are the Arrow fields of their type.
+/// Makes an Arrow struct of `rows` rows from columns. `fields` are the Arrow fields of their type.
 pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Result<StructArray, String> {
     let columns = columns.into_iter().zip(fields);
     let columns = columns.map(|(column, field)| column.finish(field.data_type()));
@@ -25,16 +26,16 @@ pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Resu
     StructArray::try_new_with_length(fields.clone(), columns, None, rows).map_err(|error| error.to_string())
 }
 
-/// The most values that are filled in for missing ones of a message: in some encodings an element of two bytes is a struct of
-/// thousands of values.
+/// Largest number of values that are filled in for missing values of a message. In some encodings an element of two bytes is a
+/// struct of thousands of values.
 const MOST_FILLED: usize = 1 << 22;
 
-/// Number of values that were filled in for missing ones of a message.
+/// Number of values that were filled in for missing values of a message so far.
 #[derive(Default)]
 pub(super) struct Filled(usize);
 
 impl Filled {
-    /// Adds a row for a missing value. Refuses more than `MOST_FILLED` values in all.
+    /// Adds a row for a missing value to a column. Refuses more than `MOST_FILLED` values in all.
     pub(super) fn add(&mut self, column: &mut Column) -> Result<(), String> {
         self.0 += column.add_absent();
         match self.0 {
@@ -44,26 +45,26 @@ impl Filled {
     }
 }
 
-/// Values of a field, with a row for each message or element that was read.
+/// Values of a field, with a row for each message, or for each element of a list.
 pub(super) enum Column {
     Bools(Vec<bool>),
     Numbers {
         dtype: Dtype,
-        /// Little-endian.
+        /// Bytes of the numbers, little-endian, row after row.
         values: Vec<u8>,
         /// Indices of the rows without a value, whose bytes are 0.
         absent: Vec<usize>,
     },
-    /// Texts, or byte strings: their offsets, and the bytes of all.
+    /// Texts, or byte strings: the offsets between them, and the bytes of all of them.
     Texts(Vec<i32>, Vec<u8>),
     Structs {
         columns: Vec<Column>,
         rows: usize,
-        /// True if a part of the next row was read.
+        /// True if some fields of the next row were read, and the row is not ended.
         is_open: bool,
     },
     Lists(Vec<i32>, Box<Column>),
-    /// Number of values that are not decoded.
+    /// Number of rows of data that are not decoded and not kept.
     Opaque(usize),
 }
 
@@ -92,7 +93,7 @@ impl Column {
         }
     }
 
-    /// Number of rows.
+    /// Number of rows in the column; a row that is not ended does not count.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Bools(values) => values.len(),
@@ -102,7 +103,8 @@ impl Column {
         }
     }
 
-    /// Adds a row for a missing value: a null, an empty text or list, or a struct of these. Returns the number of values added.
+    /// Adds a row for a missing value: a null, an empty text or list, or a struct of missing values. Returns the number of values
+    /// added.
     fn add_absent(&mut self) -> usize {
         match self {
             Self::Bools(values) => values.push(false),
@@ -120,21 +122,21 @@ impl Column {
         1
     }
 
-    /// Adds a number by its bits, as many as its type has.
+    /// Appends a number to a column of numbers. The lowest of `bits`, as many as the column's type has, are the number's bits.
     pub(super) fn add_number(&mut self, bits: u64) {
         if let Self::Numbers { dtype, values, .. } = self {
             values.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
         }
     }
 
-    /// Adds numbers of a byte each.
+    /// Adds numbers of one byte each to a column of numbers.
     pub(super) fn add_bytes(&mut self, bytes: &[u8]) {
         if let Self::Numbers { values, .. } = self {
             values.extend_from_slice(bytes);
         }
     }
 
-    /// Adds a text, or bytes.
+    /// Adds a text or a byte string to a column of texts.
     pub(super) fn add_text(&mut self, text: &[u8]) -> Result<(), String> {
         if let Self::Texts(offsets, bytes) = self {
             bytes.extend_from_slice(text);
@@ -143,7 +145,7 @@ impl Column {
         Ok(())
     }
 
-    /// Ends a row of a list with the elements that were added.
+    /// Ends a row of a column of lists: the elements that were added since the last end are its list.
     pub(super) fn end_list(&mut self) -> Result<(), String> {
         if let Self::Lists(offsets, items) = self {
             offsets.push(end(items.len(), "more than 2^31 - 1 elements")?);
@@ -151,7 +153,7 @@ impl Column {
         Ok(())
     }
 
-    /// Keeps the first `len` rows of numbers or texts.
+    /// Drops all rows of numbers or texts behind the first `len`.
     pub(super) fn truncate(&mut self, len: usize) {
         match self {
             Self::Numbers { dtype, values, absent } => {

@@ -1,4 +1,5 @@
-//! Opening of a bag's file: MCAP or SQLite, which may be compressed as a whole with zstd.
+//! Opening of a bag's file: MCAP or SQLite, which may be compressed as a whole with zstd. A compressed file is unpacked to a
+//! temporary copy of bounded size, whose name is removed as soon as the copy is open.
 
 use super::ordered::Ordered;
 use super::record::Container;
@@ -13,16 +14,17 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// First bytes of SQLite's files.
+/// First bytes of a file of SQLite.
 const SQLITE: [u8; 16] = *b"SQLite format 3\0";
-/// The largest ratio of unpacked to compressed size, and bytes allowed on top: no recording compresses better.
+/// Largest ratio of unpacked to compressed size: no recording compresses better.
 const MAX_RATIO: u64 = 1000;
+/// Number of bytes that an unpacked file may have beyond `MAX_RATIO` times its compressed size.
 const SPARE_BYTES: u64 = 1 << 30;
 
-/// An open file, and an error if a part of the file can't be read.
+/// An open file of a bag, and an error if a part of the file can't be read.
 pub(super) type Opened = (Box<dyn Container>, Option<Error>);
 
-/// Opens a file.
+/// Opens a file of a bag, and unpacks it if needed.
 pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     let io = |source| Error::io(path, source);
     let mut file = file::open(path).map_err(io)?;
@@ -37,7 +39,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     }
 }
 
-/// Opens an unpacked file. Errors call it `path`; it lies at `at`.
+/// Opens a file of a bag that is not compressed, or the unpacked copy of it, at `at`. Errors call the file `path`.
 #[cfg_attr(not(feature = "rosbag2"), expect(unused_variables))]
 fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     if begin(&mut file).map_err(|source| Error::io(path, source))? != SQLITE {
@@ -55,7 +57,7 @@ fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     }
 }
 
-/// Reads the first 16 bytes of a file, or all if there are fewer, and seeks back to its start.
+/// Reads the first 16 bytes of a file, or all bytes of a shorter file, and seeks back to its start.
 fn begin(file: &mut File) -> io::Result<Vec<u8>> {
     let mut begin = Vec::new();
     file.take(SQLITE.len() as u64).read_to_end(&mut begin)?;
@@ -63,11 +65,12 @@ fn begin(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(begin)
 }
 
-/// An unpacked copy in the folder of temporary files. Its name is removed when this is dropped.
+/// Path of an unpacked copy in the folder of temporary files. The path is removed when the value is dropped, and a copy that is
+/// open stays readable.
 struct Unpacked(PathBuf);
 
 impl Unpacked {
-    /// Unpacks a file. Returns an error beside the copy if only a part could be unpacked.
+    /// Unpacks a file into a new copy. Returns an error beside the copy if only a part could be unpacked.
     fn new(path: &Path, compressed: File) -> Result<(Self, Option<Error>), Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +107,7 @@ impl Unpacked {
     }
 }
 
-/// A file that is written, and the error of the write that failed.
+/// Writer of a file that keeps the text of a failed write's error, to tell this error from those of the decoder.
 struct CheckedFile<'a> {
     file: &'a mut File,
     refused: Option<String>,

@@ -1,4 +1,4 @@
-//! Decoder of messages in each encoding.
+//! Decoder of messages in each encoding. A message that does not fit its type is an error.
 
 use super::protobuf::{self, Layout};
 use super::tally::Tally;
@@ -8,16 +8,16 @@ use arrow_array::StructArray;
 use arrow_schema::Fields;
 use std::sync::Arc;
 
-/// Decoder of the messages of a type.
+/// Decoder of the messages of one type, in one encoding.
 pub(super) struct Decoder {
     of: Arc<Type>,
-    /// The fields of the Arrow struct that the type becomes.
+    /// Fields of the Arrow struct that a message becomes.
     pub fields: Fields,
     pub encoding: Encoding,
 }
 
 pub(super) enum Encoding {
-    /// `is_exact`: true if bytes behind the last field are refused, as the message may have another version of the type.
+    /// CDR of ROS 2. If `is_exact`, bytes behind the last field are refused, as the message may have another version of the type.
     Cdr {
         is_exact: bool,
     },
@@ -34,7 +34,7 @@ impl Decoder {
         }
     }
 
-    /// Reads a message into a struct of one row. The tally counts keys and numbers that can't be taken as they are.
+    /// Reads a message into a struct of one row. `tally` counts keys that are unknown or repeated, and numbers that are rounded.
     pub(super) fn read(&self, data: &[u8], tally: &mut Tally) -> Result<StructArray, String> {
         let mut columns = columns::of(&self.of);
         match &self.encoding {

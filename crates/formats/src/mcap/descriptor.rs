@@ -1,4 +1,5 @@
-//! Types of Protocol Buffers, read from a `FileDescriptorSet`.
+//! Types of Protocol Buffers, read from a `FileDescriptorSet`. Nesting is decoded to a bounded depth, so that no description leads
+//! to an endless type.
 
 use super::protobuf::{Form, Layout, Tag, Value, Wire};
 use super::types::{Count, Field, Kind, Type};
@@ -6,16 +7,17 @@ use robocache_device::Dtype;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most levels of messages within messages that are decoded.
+/// Largest number of levels of messages within messages that are decoded.
 const DEEPEST: usize = 32;
 
-/// A type, and its layout on the wire.
+/// A message type, and the layout of its fields on the wire.
 type Made = (Arc<Type>, Arc<Layout>);
 
-/// `FieldDescriptorProto.Label`.
+/// Value `LABEL_REPEATED` of `FieldDescriptorProto.Label`.
 const REPEATED: u64 = 3;
 
-/// Makes the type with this name, and its layout on the wire. A message within itself, or too deep in others, is not decoded.
+/// Makes the type with this name, and its layout on the wire, from the bytes of a `FileDescriptorSet`. A message within itself, or
+/// too deep in other messages, is not decoded.
 pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     let failed = |problem: String| format!("its schema is not a FileDescriptorSet: {problem}");
     let mut types = Types::default();
@@ -27,7 +29,8 @@ pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     }
 }
 
-/// Returns the last value of a field for which `of` returns one.
+/// Returns the last value of the field with number `field` in the encoded message `data`, as `of` converts it. Values for which
+/// `of` returns `None` do not count. Returns `None` if there is no value.
 fn last<'a, T>(data: &'a [u8], field: u64, of: impl Fn(Value<'a>) -> Option<T>) -> Result<Option<T>, String> {
     let mut found = None;
     for each in Wire::new(data) {
@@ -57,34 +60,34 @@ fn text(data: &[u8], field: u64) -> Result<String, String> {
     Ok(String::from_utf8_lossy(bytes(data, field)?.unwrap_or_default()).into_owned())
 }
 
-/// Reads `FeatureSet.field_presence` of a file or a field. `options` is the field number of its options, `features` that of the
-/// features in these.
+/// Reads `FeatureSet.field_presence` from `data`, the descriptor of a file or a field. The descriptor's options have the field
+/// number `options`, and the features in the options `features`.
 fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, String> {
     let options = bytes(data, options)?.unwrap_or_default();
     number(bytes(options, features)?.unwrap_or_default(), 1)
 }
 
-/// `FeatureSet.FieldPresence.IMPLICIT`.
+/// Value `IMPLICIT` of `FeatureSet.FieldPresence`.
 const IMPLICIT: u64 = 2;
 
-/// The fields of a file whose absence differs from the value 0.
+/// Rule of a file that says which fields tell an absent value from the value 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Always,
-    /// Fields that are `optional`, in a `oneof`, or messages.
+    /// Absent values differ from 0 only in fields that are `optional`, that belong to a `oneof`, or that are messages.
     Marked,
 }
 
 #[derive(Default)]
 struct Types<'a> {
-    /// `DescriptorProto`s by their full names.
+    /// Encoded `DescriptorProto` of each message type, and the `Presence` of its file, by the type's full name.
     messages: HashMap<String, (&'a [u8], Presence)>,
     made: HashMap<String, Made>,
-    /// Types that are being made.
+    /// Names of the types that are being made now, from the outermost to the innermost.
     open: Vec<String>,
 }
 
-/// A `FieldDescriptorProto`.
+/// A `FieldDescriptorProto`: the description of a field.
 struct Described<'a> {
     name: String,
     number: u64,
@@ -134,7 +137,7 @@ impl<'a> Types<'a> {
         Ok(())
     }
 
-    /// Makes the type with this name; `None` if the set does not describe it.
+    /// Makes the type with this full name; `None` if the set of descriptors lacks it.
     fn find(&mut self, name: &str) -> Result<Option<Made>, String> {
         if let Some(made) = self.made.get(name) {
             return Ok(Some(made.clone()));
@@ -221,7 +224,7 @@ impl<'a> Described<'a> {
         })
     }
 
-    /// Returns the bits of the default that a missing number has; `None` if it is null.
+    /// Returns the bits of the number that this field has if it is absent from a message; `None` if it is null instead.
     fn absent(&self, file: Presence, kind: &Kind) -> Option<u64> {
         let has_presence = match (self.presence, file) {
             (Some(presence), _) => presence != IMPLICIT,

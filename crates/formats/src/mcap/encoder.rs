@@ -1,17 +1,18 @@
-//! Encoder of messages in CDR, the serialization of ROS 2.
+//! Encoder of messages in CDR, the serialization of ROS 2. Each number stands at a multiple of its size, counted from the end of
+//! the four bytes of the head.
 
 use super::form::datatype;
 use robocache_device::Dtype;
 use robocache_stream::Message;
 
-/// A message in CDR, little-endian.
+/// Encoder of one message in CDR, little-endian, which appends to `bytes`.
 #[derive(Default)]
 pub(super) struct Cdr {
     pub bytes: Vec<u8>,
 }
 
 impl Cdr {
-    /// The header of a message in CDR: plain, little-endian.
+    /// Head of a message in CDR: plain, little-endian.
     const HEAD: [u8; 4] = [0, 1, 0, 0];
 
     pub(super) fn new() -> Self {
@@ -30,7 +31,7 @@ impl Cdr {
         self.bytes.resize(at + Self::HEAD.len(), 0);
     }
 
-    /// Appends a number, at a multiple of its size.
+    /// Appends the bytes of a number, at a multiple of its size.
     pub(super) fn put<const N: usize>(&mut self, number: &[u8; N]) {
         self.align(N);
         self.bytes.extend(number);
@@ -49,7 +50,7 @@ impl Cdr {
         texts.iter().for_each(|text| self.text(text));
     }
 
-    /// Appends a sequence of numbers of `size` bytes each.
+    /// Appends a sequence of numbers of `size` bytes each: their count, and their bytes.
     pub(super) fn list(&mut self, size: usize, bytes: &[u8]) {
         self.put(&((bytes.len() / size) as u32).to_le_bytes());
         if !bytes.is_empty() {
@@ -58,7 +59,7 @@ impl Cdr {
         }
     }
 
-    /// Appends the `std_msgs/Header` of a message.
+    /// Appends the `std_msgs/Header` of a message: its stamp and its frame. A stamp that does not fit becomes 0.
     pub(super) fn header(&mut self, message: &Message) {
         let stamp_ns = message.timestamp_ns();
         let nanosec = stamp_ns.rem_euclid(1_000_000_000) as u32;
@@ -69,7 +70,7 @@ impl Cdr {
         self.text(message.header.frame_id.get().unwrap_or_default());
     }
 
-    /// Appends a PointCloud2, whose points `fill` appends.
+    /// Appends a PointCloud2 of `points` points, with a field for each column. `fill` appends the bytes of the points.
     pub(super) fn cloud(
         &mut self,
         message: &Message,

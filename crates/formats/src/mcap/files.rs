@@ -1,4 +1,5 @@
-//! The files of a bag: one file, or those that the `metadata.yaml` of a folder of rosbag2 lists.
+//! The files of a bag: one file, or those that the `metadata.yaml` of a folder of rosbag2 lists. Files of a bag that
+//! `metadata.yaml` does not list are not read, but named in a line for the user.
 
 use crate::Error;
 use serde::Deserialize;
@@ -22,18 +23,18 @@ struct Information {
     message_count: Option<u64>,
 }
 
-/// Files of a bag.
+/// Files of a bag, and what its `metadata.yaml` states about them.
 #[derive(Default)]
 pub(super) struct Bag {
-    /// The files, in their order.
+    /// Paths of the bag's files, in the order in which they are read.
     pub files: Vec<PathBuf>,
-    /// Number of messages that `metadata.yaml` states.
+    /// Number of messages in the bag that `metadata.yaml` states; `None` if it states none.
     pub stated_messages: Option<u64>,
-    /// Line for the user with the files of the folder that `metadata.yaml` does not list.
+    /// Line for the user that names files of the folder that `metadata.yaml` does not list; `None` if there are none.
     pub unlisted: Option<String>,
 }
 
-/// True if a folder looks like one of rosbag2: it has a `metadata.yaml`, or a file with the name of a bag.
+/// True if a folder looks like a bag of rosbag2: it has a `metadata.yaml`, or a file with the name of a bag.
 pub(super) fn is_bag(path: &Path) -> bool {
     path.join(METADATA).is_file() || !bag_files(path).is_empty()
 }
@@ -99,7 +100,7 @@ pub(super) fn of(path: &Path) -> Result<Bag, Error> {
     })
 }
 
-/// True if a file has the name of a bag's: it ends with `.mcap` or `.db3`, also before `.zstd`.
+/// True if a file has the name of a bag's file: the name ends with `.mcap`, `.db3`, `.mcap.zstd` or `.db3.zstd`.
 fn is_bag_file(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let plain = name.strip_suffix(".zstd").unwrap_or(&name);
@@ -121,7 +122,7 @@ fn bag_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the key by which a name is sorted: its numbers are padded, so that `bag_10` comes behind `bag_2`.
+/// Returns the key by which a file name is sorted: numbers in the name are padded, so that `bag_10` comes behind `bag_2`.
 fn ordered(name: &str) -> String {
     let mut key = String::new();
     let mut digits = String::new();

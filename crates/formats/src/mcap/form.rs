@@ -1,4 +1,5 @@
-//! Forms in which our messages are written to MCAP, as their channels state them.
+//! Forms in which robocache writes messages to MCAP. The metadata of a channel state its form. A form is chosen only if it loses
+//! nothing of the message.
 
 use super::standard::Standard;
 use crate::parts::{ColumnSpec, TEXT, cell_type};
@@ -6,25 +7,26 @@ use robocache_device::Dtype;
 use robocache_stream::recording::text::{self, Change};
 use robocache_stream::{Cells, Column, DATATYPES, Message, MetadataRef, MetadataValue, form};
 
-/// Keys of a channel's metadata: the description of the channel, and the metadata of its stream's first message.
+/// Key of a channel's metadata that holds the description of the channel.
 pub(super) const ABOUT: &str = "robocache";
+/// Key of a channel's metadata that holds the metadata of the first message of its stream.
 pub(super) const FIRST: &str = "robocache.first";
 
-/// The form in which a message is written.
+/// Form in which a message is written: the message type of ROS.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
-    /// A type of ROS that holds only numbers.
+    /// A message type of ROS that has only numbers beside its header, such as WrenchStamped.
     Samples(&'static Standard),
-    /// A JointState.
+    /// A JointState, for named values.
     Joints,
-    /// A PointCloud2.
+    /// A PointCloud2, for tables with x, y and z.
     Cloud,
-    /// A type of ours, which holds everything.
+    /// A message type that robocache defines itself, which can hold any message.
     Exact,
 }
 
 impl Form {
-    /// Chooses the form that viewers draw best among those that lose nothing of the message.
+    /// Chooses the form that viewers draw best, among the forms that lose nothing of the message.
     pub(super) fn of(message: &Message) -> Self {
         let header = &message.header;
         let is_stamped = i32::try_from(message.timestamp_ns().div_euclid(1_000_000_000)).is_ok();
@@ -57,7 +59,7 @@ impl Form {
     }
 }
 
-/// True if the values are floats that keep their bits when they become float64 and come back.
+/// True if the message is a single column of floats, and each keeps its bits when it is converted to float64 and back.
 fn is_kept(message: &Message) -> bool {
     match message.columns() {
         [only] if only.dtype == Dtype::Float64 => true,
@@ -86,13 +88,13 @@ fn is_cloud(message: &Message) -> bool {
     columns.iter().all(is_field) && fits && is_table && ["x", "y", "z"].into_iter().all(has)
 }
 
-/// Returns the number of a type in `sensor_msgs/PointField`.
+/// Returns the constant that `sensor_msgs/PointField` has for an element type; `None` if it has none.
 pub(super) fn datatype(dtype: Dtype) -> Option<u8> {
     let at = DATATYPES.iter().position(|&known| known == dtype)?;
     Some(at as u8 + 1)
 }
 
-/// Returns the type in which elements are written in types of ours: float16 and bfloat16 as their bits.
+/// Returns the type in which elements are written in messages of the form `exact`: float16 and bfloat16 as their bits.
 pub(super) fn element(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Float16 | Dtype::BFloat16 => Dtype::UInt16,
@@ -100,7 +102,7 @@ pub(super) fn element(dtype: Dtype) -> Dtype {
     }
 }
 
-/// Parses the type of a column's cells, as `cell_type` writes it.
+/// Parses the type of a column's cells, such as `float32[3]`, as `cell_type` writes it.
 fn cells_of_type(text: &str) -> Result<(Dtype, Cells), String> {
     let (dtype, cells) = match text.split_once('[') {
         None if text == TEXT => (Dtype::UInt8.name(), Some(Cells::Text(0))),
@@ -112,16 +114,16 @@ fn cells_of_type(text: &str) -> Result<(Dtype, Cells), String> {
     both.ok_or_else(|| format!("a column of `{text}`"))
 }
 
-/// Description of a channel of ours, kept in its metadata.
+/// Description of a channel that robocache wrote, kept in the channel's metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct About {
     pub stream: String,
-    /// The [`Form`] of its messages; `metadata` for texts with the differences of the next message's metadata from the first's;
-    /// `view` for clouds that are only for viewers.
+    /// The [`Form`] of the channel's messages. `metadata` stands for texts with the differences of the next message's metadata from
+    /// the first's, `view` for clouds that are only for viewers.
     pub form: String,
-    /// True if log times are arrival times.
+    /// True if the log times of the channel's messages are arrival times; false if they are stamps.
     pub has_arrivals: bool,
-    /// The columns of the payload.
+    /// Columns of the payload of the channel's messages.
     pub parts: Vec<ColumnSpec>,
 }
 
@@ -165,7 +167,8 @@ impl About {
     }
 }
 
-/// Parses the metadata in the text of a channel, or the differences in that of a message.
+/// Parses entries of metadata from a JSON object: those in a channel, or the differences in a message. An empty text has no
+/// entries.
 pub(super) fn changes(text: &str) -> Result<Vec<Change>, String> {
     if text.is_empty() {
         Ok(Vec::new())

@@ -1,4 +1,5 @@
-//! Images of ROS and Foxglove: tensors `[H, W, C]`, or the bytes of compressed images.
+//! Images of ROS and Foxglove: tensors `[H, W, C]`, or the bytes of compressed images. No pixel is changed: rows only lose their
+//! padding, and big-endian values their byte order.
 
 use super::row;
 use super::tally::Unfit;
@@ -9,20 +10,20 @@ use arrow_schema::Fields;
 use robocache_device::Dtype;
 use robocache_stream::{Cells, Message, MetadataRef};
 
-/// The fields of a `sensor_msgs/Image`, and those of a `foxglove.RawImage`.
+/// Names of the fields of a `sensor_msgs/Image`, and of a `foxglove.RawImage`.
 const IMAGES: [&[&str]; 2] = [
     &["header", "height", "width", "encoding", "is_bigendian", "step", "data"],
     &["timestamp", "frame_id", "width", "height", "encoding", "step", "data"],
 ];
-/// The fields of a `sensor_msgs/CompressedImage`, and those of a `foxglove.CompressedImage`.
+/// Names of the fields of a `sensor_msgs/CompressedImage`, and of a `foxglove.CompressedImage`.
 const COMPRESSED: [&[&str]; 2] = [
     &["header", "format", "data"],
     &["timestamp", "frame_id", "data", "format"],
 ];
-/// The key under which dora's nodes say how an image is encoded.
+/// Key of the metadata under which dora's nodes state how an image is encoded.
 const ENCODING: &str = "encoding";
 
-/// Kind of an image.
+/// Kind of an image: pixels, or a compressed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -30,7 +31,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of a message with these fields, if it is an image.
+    /// Returns the kind of image in a message whose fields have the names of an image's; `None` if they don't.
     pub(super) fn of(fields: &Fields) -> Option<Self> {
         let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
         match (are(IMAGES), are(COMPRESSED)) {
@@ -40,8 +41,8 @@ impl Kind {
         }
     }
 
-    /// Copies the image to the payload of `message`: `[H, W, C]` without the padding behind its rows, or the bytes of a compressed
-    /// image.
+    /// Copies the image in a message to the payload of `message`. Pixels become `[H, W, C]`, without the padding behind their rows;
+    /// a compressed image becomes its bytes.
     pub(super) fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
         let useless = |problem: &str| Unfit::Useless(problem.to_owned());
         let text = |name: &str| row::text(payload, name);
@@ -89,7 +90,8 @@ impl Kind {
     }
 }
 
-/// Returns the type and the number of a pixel's values: `sensor_msgs/image_encodings.hpp`.
+/// Returns the type of a pixel's values, and their number, for the name of an encoding in `sensor_msgs/image_encodings.hpp`; `None`
+/// if the encoding is not known.
 fn pixel(encoding: &str) -> Option<(Dtype, usize)> {
     Some(match encoding {
         "mono8" => (Dtype::UInt8, 1),

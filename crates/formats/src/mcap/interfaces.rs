@@ -1,15 +1,16 @@
-//! Types of ROS that robocache knows itself: those that it writes, and those of bags without descriptions.
+//! Types of ROS that robocache knows itself: those that it writes, and those of bags without descriptions. Each type is complete:
+//! all types within it are known, too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
 
-/// Encoding of a schema that comes from here, and not from the file.
+/// Name of the encoding of a schema that is not from the file: robocache knows its type itself.
 pub(super) const BUILT_IN: &str = "robocache";
 
-/// Line in a schema between the fields of a type and the next type.
+/// Line that stands in a schema between the fields of a type and the next type.
 const RULE: &str = "================================================================================";
 
-/// The fields of each type, by its name.
+/// Fields of each type, as lines of text, by the type's name.
 static ALL: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
     let types = include_str!("interfaces.msg").split("MSG: ").skip(1);
     types.filter_map(|of| of.split_once('\n')).collect()
@@ -21,7 +22,7 @@ pub(super) fn schema(name: &str) -> Option<String> {
     Some(describe(fields))
 }
 
-/// Makes the `ros2msg` schema of a type with these fields, and with the types that it is made of.
+/// Makes the `ros2msg` schema of a type with these fields, and of the types within it.
 pub(super) fn describe(fields: &str) -> String {
     let mut text = fields.to_owned();
     let mut taken = Vec::new();
@@ -37,7 +38,7 @@ pub(super) fn describe(fields: &str) -> String {
     text
 }
 
-/// Lists the types of fields that are known here.
+/// Lists those types of the fields, one a line in `fields`, that robocache knows itself.
 fn parts(fields: &str) -> impl Iterator<Item = &'static str> {
     let of = fields.lines().filter_map(|line| line.split([' ', '[']).next());
     of.filter_map(|of| ALL.get_key_value(of).map(|(name, _)| *name))

@@ -1,6 +1,7 @@
 //! Decoder of messages in JSON.
 //!
-//! A JSON Schema seldom describes a type as a whole: the first message decides what the schema leaves open.
+//! A JSON Schema seldom describes a type as a whole: the first message decides what the schema leaves open. Later messages are read
+//! as this type: a key that it lacks is counted and left out, and a value of another type is an error.
 
 use super::columns::{Column, Filled};
 use super::stamp;
@@ -14,15 +15,15 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The most levels of values within values that are decoded.
+/// Largest number of levels of values within values that are decoded.
 const DEEPEST: usize = 32;
-/// The most values and objects of a type.
+/// Largest number of values and objects in a type.
 const MOST_VALUES: usize = 65_536;
 /// Limit up to which float64 holds every whole number.
 const EXACT: i128 = 1 << 53;
 
-/// Turns the keys of a message into names of fields. If a name stands in an object several times, its last value is kept, as in
-/// JavaScript and Python, and `twice` becomes the first such name.
+/// Turns the keys of a message into names of fields. If a name stands in an object several times, the last value is kept, as in
+/// JavaScript and Python. The first such name is put into `twice`.
 fn name_fields(value: &mut Value, twice: &mut Option<String>) {
     match value {
         Value::List(items) => items.iter_mut().for_each(|item| name_fields(item, twice)),
@@ -53,7 +54,7 @@ fn parse(data: &[u8]) -> Result<Value, String> {
     Value::parse(str::from_utf8(data).map_err(|_| "it is not UTF-8")?)
 }
 
-/// Turns a key into the name of a field, without dots: these separate names in a path.
+/// Turns a key into the name of a field, without dots: dots separate the names in a path.
 fn name_of(key: &str) -> Cow<'_, str> {
     match key {
         "" => "_".into(),
@@ -62,7 +63,8 @@ fn name_of(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// Makes the type of messages from their schema, if there is one. The first message decides what the schema leaves open.
+/// Makes the type of messages from their schema, if there is one, and the first message. The message decides what the schema leaves
+/// open.
 pub(super) fn type_of(schema: &[u8], first: &Message) -> Result<Arc<Type>, String> {
     let first = &first.value;
     let schema = parse(schema).unwrap_or(Value::Null);
@@ -79,7 +81,8 @@ pub(super) fn type_of(schema: &[u8], first: &Message) -> Result<Arc<Type>, Strin
 
 struct Types<'a> {
     root: &'a Value,
-    /// The objects and references that are being described.
+    /// References (`$ref`) of the JSON Schema that are being resolved, from the outermost to the innermost. A value without a
+    /// reference has an empty text.
     open: Vec<&'a str>,
     values: usize,
 }
@@ -147,7 +150,7 @@ impl<'a> Types<'a> {
         })
     }
 
-    /// Derives the kind from a value. A missing value or a null counts as a number, which is the most likely.
+    /// Derives the kind from a value of the first message. A missing value or a null counts as a number, which is the most likely.
     fn found(&mut self, value: Option<&Value>) -> Result<(Kind, Count), String> {
         Ok(match value {
             None | Some(Value::Null | Value::Float(_)) => ONE_NUMBER,
@@ -182,7 +185,8 @@ fn object(fields: Result<Vec<Field>, String>) -> Result<(Kind, Count), String> {
     Ok((Kind::Struct(Type::new(fields?)?), Count::One))
 }
 
-/// Makes a field of an object. Whole numbers become float64, but those that may belong to a stamp stay int64: it is not rounded.
+/// Makes a field of an object. Whole numbers become float64. Those that may belong to a stamp stay int64, so that they are not
+/// rounded.
 fn field(name: String, (kind, count): (Kind, Count)) -> Field {
     let kind = match kind {
         Kind::Number(Dtype::Int64) if count != Count::One || !stamp::is_part(&name) => Kind::Number(Dtype::Float64),
@@ -191,7 +195,7 @@ fn field(name: String, (kind, count): (Kind, Count)) -> Field {
     Field { name, kind, count }
 }
 
-/// Makes a list of a kind. Lists of lists are not decoded.
+/// Makes the kind of a list from the kind of its elements. Lists of lists are not decoded.
 fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
     match count {
         Count::One => (kind, Count::Sequence),
@@ -202,7 +206,7 @@ fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
 /// A parsed message, whose keys are names of fields.
 pub(super) struct Message {
     value: Value,
-    /// The first name that several keys have in one object.
+    /// The first name that two or more keys of one object have.
     twice: Option<String>,
 }
 
@@ -214,7 +218,8 @@ impl Message {
     }
 }
 
-/// Reads a message as a row of columns. The tally counts keys and numbers that can't be taken as they are.
+/// Decodes a message in JSON, and appends its values as a row to `columns`. `tally` counts keys that are unknown or repeated, and
+/// numbers that are rounded.
 pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut Tally) -> Result<(), String> {
     let message = Message::parse(data)?;
     let mut reader = Reader::default();
@@ -236,10 +241,11 @@ pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut T
 #[derive(Default)]
 struct Reader {
     filled: Filled,
-    /// The first key that the type of the messages does not have.
+    /// The first key of the message that its type does not have.
     unknown: Option<String>,
-    /// Number of whole numbers that were rounded to float64, and the path of the first.
+    /// Number of whole numbers in the message that were rounded to float64.
     rounded: u64,
+    /// Path of the first number that was rounded.
     rounded_at: String,
 }
 
@@ -336,7 +342,7 @@ fn refused(dtype: Dtype, value: &Value) -> String {
     }
 }
 
-/// Returns the value as a whole number, if it is one.
+/// Returns the value as a whole number; `None` if it is not whole.
 fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Whole(value) => Some(*value),
@@ -347,7 +353,8 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// Returns the bits of a number. Texts are read, too: Protocol Buffers write int64, NaN and infinities as texts in JSON.
+/// Returns the bits of a number of the type `dtype`; `None` if the value does not fit. Texts are read, too: Protocol Buffers write
+/// int64, NaN and infinities as texts in JSON.
 fn number(dtype: Dtype, value: &Value) -> Option<u64> {
     let whole = whole(value);
     match dtype {

@@ -1,4 +1,5 @@
-//! The messages of an MCAP file in the order of their log times.
+//! The messages of an MCAP file in the order of their log times. Bytes of held messages are bounded, so that a message that stands
+//! too late may still come out of order.
 
 use super::form;
 use super::record::{Container, MOST_BYTES, RawMessage, Record};
@@ -7,34 +8,36 @@ use crate::Error;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Reader of a file in the order of its messages' log times. Messages of the same log time keep the order of the file.
+/// Reader of an MCAP file in the order of its messages' log times. Messages of the same log time keep the order of the file.
 ///
-/// Writers with several threads or caches put messages into a file in another order. A message is held until all with earlier log
-/// times were read; messages in order are not copied. The index at the end of the file has the log times of the chunks. Without it,
-/// as in a file without chunks, [`MOST_BLIND`] bytes are held all the time.
+/// Writers with several threads or caches put messages into a file in another order. A message is held until all messages with
+/// earlier log times were read; messages in order are not copied. The index at the end of the file has the log times of the chunks.
+/// Without an index, as in a file without chunks, up to [`MOST_BLIND`] bytes are held all the time.
 pub(super) struct Ordered {
     records: Records,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: u64,
-    /// The message that was given last, if it was held.
+    /// The message that was returned last, if it was held: the returned record borrows its data.
     returned: Held,
-    /// Number of messages that were held.
+    /// Number of messages that were held so far.
     count: u64,
-    /// The latest log time that was read, and the number of messages that stand behind one with a later log time.
+    /// Latest log time of the messages that were read, ns.
     latest: u64,
+    /// Number of messages so far that stand in the file behind a message with a later log time.
     late: u64,
     is_read: bool,
-    /// True if the order of the file is kept: for a stream of ours without arrival times, log times are stamps, which may go back.
+    /// True if messages are returned in the order of the file: robocache wrote a stream without arrival times. Its log times are
+    /// stamps, which may go back.
     keeps_file_order: bool,
 }
 
-/// Bytes of messages that are held if the file has no index of log times.
+/// Largest number of bytes of held messages if the file has no index of log times.
 const MOST_BLIND: u64 = 64 << 20;
 
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     log_time: u64,
-    /// Number of the message among all that were held: it decides between equal log times.
+    /// Running number of the message among all held messages, from 1: of two equal log times, the smaller number is first.
     number: u64,
     channel: u16,
     publish_time: u64,
@@ -58,7 +61,8 @@ impl Ordered {
         }
     }
 
-    /// True if the first message that is held is the next one: no earlier one is left in the file, or too many bytes are held.
+    /// True if the held message with the earliest log time is the next to return: the file has no earlier message left, or too many
+    /// bytes are held.
     fn is_due(&self) -> bool {
         let Some(Reverse(first)) = self.held.peek() else {
             return false;
@@ -71,7 +75,7 @@ impl Ordered {
         self.is_read || first.log_time <= self.records.least_ahead() || self.held_bytes > most
     }
 
-    /// Holds the message of a part. Returns false if the part is not a message, or is the next message to return.
+    /// Holds the message of a record. Returns false if the record is not a message, or is to be returned at once.
     fn hold(&mut self, part: &RecordRange) -> Result<bool, Error> {
         let record = self.records.record(part)?;
         self.keeps_file_order |= is_by_stamp(&record);
@@ -145,12 +149,12 @@ impl Container for Ordered {
     }
 }
 
-/// Memory that a held message takes, bytes.
+/// Returns the memory that a held message takes, bytes.
 fn bytes(data: &[u8]) -> u64 {
     (size_of::<Held>() + data.len()) as u64
 }
 
-/// True if the record is the channel of a stream of ours whose log times are its stamps.
+/// True if the record is a channel of a stream that robocache wrote, and log times are the stream's stamps.
 fn is_by_stamp(record: &Record<'_>) -> bool {
     let Record::Channel(channel) = record else { return false };
     let about = channel.metadata(form::ABOUT).map(form::About::from_text);

@@ -1,4 +1,4 @@
-//! Reader of messages that robocache wrote, which gives them back as they were.
+//! Reader of messages that robocache wrote: it gives them back to the bit, whatever their form.
 
 use super::decoder::Decoder;
 use super::form::{About, changes, element};
@@ -14,7 +14,7 @@ use robocache_stream::{Cells, Message, MetadataRef, Selection, Selector, key};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Reader of the messages of a channel that robocache wrote.
+/// Reader of the messages of one channel that robocache wrote.
 pub(super) struct Own {
     pub about: About,
     pub decoder: Decoder,
@@ -37,7 +37,8 @@ impl Own {
         })
     }
 
-    /// Restores a message that was written. `changes` are the differences of its metadata from those of the first message.
+    /// Restores a message that robocache wrote, from its decoded `payload`. `changes` are the differences of its metadata from
+    /// those of the stream's first message.
     pub(super) fn read(
         &mut self,
         payload: &Arc<StructArray>,
@@ -69,7 +70,7 @@ impl Own {
         }
     }
 
-    /// Sets the payload to a flat array of floats.
+    /// Sets the payload of `message` to a flat array of float32 or float64.
     fn values(&self, values: &[f64], message: &mut Message) -> Result<(), String> {
         let dtype = match &self.about.parts[..] {
             [(name, dtype @ (Dtype::Float32 | Dtype::Float64), _)] if name.is_empty() => *dtype,
@@ -143,7 +144,7 @@ impl Own {
         set(changes(text)?.iter(), message);
         let rows = rows as usize;
         message.rows = rows;
-        // The columns stand behind the fields that all types of ours have.
+        // In messages of the form `exact`, the columns stand behind the fields that all such messages have.
         let mut next = payload.fields().find("rows").map_or(0, |(at, _)| at + 1);
         for (name, dtype, cells) in &self.about.parts {
             let list = payload.columns().get(next).and_then(|list| list.as_list_opt::<i32>());
@@ -193,5 +194,5 @@ fn set<'a>(entries: impl Iterator<Item = &'a Change>, message: &mut Message) {
     }
 }
 
-/// Differences of a stream's next message from its first, by the name of the stream, kept until that message comes.
+/// Differences of a stream's next message from its first, by the name of the stream, kept until the next message comes.
 pub(super) type Differences = HashMap<String, Vec<Change>>;

@@ -1,4 +1,5 @@
-//! Plan for the messages of a type: the streams that they become, and the parts that are left out.
+//! Plan for the messages of a type: the streams that they become, and the parts that are left out. A plan is made once for the type
+//! of a topic's messages, and holds for all of them.
 
 use super::decoder::Decoder;
 use super::image;
@@ -10,41 +11,43 @@ use robocache_stream::{
     CloudFields, FRAMES, FromConfig, NamesConfig, Recognised, Selection, Selector, TimeUnit, recognise,
 };
 
-/// An array of this many elements or more has a stream of its own, as a list of any length has.
+/// Length from which on an array has a stream of its own, as a list of any length has.
 const LONG: i32 = 64;
 
-/// Field of a cloud with the pose of its sensor.
+/// Name of the field that holds the pose of the sensor, in a message with a point cloud.
 const POSE: &str = "pose";
 
-/// Plan for the messages of a type.
+/// Plan for the messages of a type: the decoder, the stamp, and the streams.
 pub(super) struct Plan {
     pub decoder: Decoder,
     pub stamp: Option<Stamp>,
-    /// True if a configuration selects the values.
+    /// True if a configuration selects the values that are read.
     pub is_configured: bool,
-    /// True if the configuration names the field of the stamp, which is then read with the values.
+    /// True if the configuration names the field of the stamp, which is read with the values.
     pub is_stamp_configured: bool,
     pub parts: Vec<PlannedStream>,
-    /// Parts that are left out, in words.
+    /// Paths and types of the fields that are left out, in words.
     pub left_out: Vec<String>,
 }
 
-/// A stream that messages become.
+/// A stream that the messages of a topic become, and the counts of its messages.
 pub(super) struct PlannedStream {
-    /// Suffix behind the topic's name, with its dot, such as `.pose`.
+    /// Suffix of the stream's name behind the topic's name, with its dot, such as `.pose`.
     pub suffix: String,
     pub take: Take,
-    /// Path of the list or struct that the stream is made from. If it is empty in a message, the stream gets none.
+    /// Path of the list or struct from which the stream is made; `None` if the stream is made from the whole message. The stream
+    /// gets no message from one in which this list or struct is empty.
     pub source: Option<String>,
-    /// Number of messages that the stream got, and of messages whose source was empty.
+    /// Number of messages that the stream has received so far.
     pub given: u64,
+    /// Number of messages so far in which the stream's `source` was empty.
     pub empty: u64,
 }
 
 pub(super) enum Take {
     Select(Box<Selector>),
     Image(image::Kind),
-    /// Transforms, with a stream for each pair of frames.
+    /// Transforms between frames, with a stream for each pair of frames.
     Transforms(Box<Transforms>),
 }
 
@@ -67,7 +70,7 @@ impl Take {
 }
 
 impl PlannedStream {
-    /// Lines for the user on values that could not be taken as they are.
+    /// Lists the losses of the stream so far, such as numbers that were rounded or missing, as lines for the user.
     pub(super) fn losses(&self) -> Vec<String> {
         let Some(selector) = self.take.selector() else {
             return Vec::new();
@@ -81,18 +84,19 @@ impl PlannedStream {
     }
 }
 
-/// Places of the transforms in a message.
+/// Description of the transforms in a message: the selector of their values, their stamp, and their parent frame.
 pub(super) struct Transforms {
     pub selector: Selector,
     pub stamp: Option<Stamp>,
-    /// Path of the name of the parent frame.
+    /// Path of the text that names the parent frame.
     pub parent: &'static str,
-    /// True if the transforms are the elements of the message's only list; else the message is a transform.
+    /// True if the transforms are the elements of the message's only list; false if the message itself is a transform.
     pub is_list: bool,
 }
 
 impl Plan {
-    /// Makes the plan for a type. `selection` comes from a configuration; `unit` is the given unit of stamps that are numbers.
+    /// Makes the plan for a type. A configuration's `selection` decides alone which values are read. `unit` is the unit that the
+    /// user gives for stamps that are numbers.
     pub(super) fn new(decoder: Decoder, selection: Option<&Selection>, unit: Option<TimeUnit>) -> Self {
         let fields = decoder.fields.clone();
         let mut plan = Self {
@@ -140,13 +144,13 @@ impl Plan {
         plan
     }
 
-    /// True if the messages hold transforms, each of which has a stamp of its own.
+    /// True if the messages hold transforms between frames, each with a stamp of its own.
     pub(super) fn is_transforms(&self) -> bool {
         matches!(&self.parts[..], [part] if matches!(part.take, Take::Transforms(_)))
     }
 
-    /// Lines for the user on streams that lack some of the `messages` because their source was empty. A list that is empty in all
-    /// messages is not reported if another stream got a message.
+    /// Lists the streams that got nothing from some of the `messages` read, as their source was empty. Each is a line for the user.
+    /// A list that is empty in all messages is not reported if another stream got a message.
     pub(super) fn empty(&self, messages: u64) -> Vec<String> {
         let is_given = self.parts.iter().any(|part| part.given > 0);
         let is_all = !is_given && self.parts.iter().all(|part| part.empty > 0);
@@ -162,7 +166,7 @@ impl Plan {
         parts.map(words).collect()
     }
 
-    /// The fields of clouds that become no column, in words.
+    /// Lists the fields of clouds that become no column, in words.
     pub(super) fn fields_left_out(&self) -> Vec<String> {
         let selectors = self.parts.iter().filter_map(|part| part.take.selector());
         selectors.flat_map(Selector::left_out).collect()
@@ -178,7 +182,8 @@ impl Plan {
         });
     }
 
-    /// Adds a stream of the values below a path, or of all values.
+    /// Adds a stream of all values, or, with `below`, of the values at and below this path. Adds nothing if there are no such
+    /// values.
     fn push_values(&mut self, found: &Found, suffix: &str, below: Option<&str>) {
         let paths = found.values.iter().map(|(path, _)| path);
         let paths = paths.filter(|path| below.is_none_or(|below| is_below(path, below)));
@@ -188,7 +193,7 @@ impl Plan {
         }
     }
 
-    /// Adds a stream for each list of numbers.
+    /// Adds a stream for each list of numbers whose path `is_wanted`. The texts at the path `names` are the names of their values.
     fn push_lists(&mut self, found: &Found, names: Option<&str>, is_wanted: impl Fn(&str) -> bool) {
         for path in found.lists.iter().filter(|path| is_wanted(path)) {
             let take = Take::samples(Some(columns(vec![path.clone()], names)));
@@ -197,7 +202,7 @@ impl Plan {
     }
 }
 
-/// Makes the configuration that takes these columns. `names` is the path of a list with the names of their values.
+/// Makes the selection of these columns. `names` is the path of a list with the names of their values.
 fn columns(columns: Vec<String>, names: Option<&str>) -> FromConfig {
     FromConfig {
         columns,
@@ -215,18 +220,19 @@ fn is_below(path: &str, of: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The parts of a type, by their paths.
+/// Fields of a type, sorted by their use, with their paths.
 #[derive(Default)]
 struct Found {
-    /// Paths of numbers and of short arrays of numbers, each with its type in words.
+    /// Paths of numbers and of short arrays of numbers, each with a description of its type.
     values: Vec<(String, String)>,
     lists: Vec<String>,
-    /// Paths of fields that are not numbers, each with its type in words.
+    /// Paths of fields that are not numbers, each with a description of its type.
     others: Vec<(String, String)>,
 }
 
 impl Found {
-    /// True if all parts of a recognised sample are there: other types, too, have some fields of these names.
+    /// True if the type has all fields of the recognised message `known`: other types, too, may have some fields of these names.
+    /// Always true for a cloud.
     fn has(&self, known: &Recognised) -> bool {
         let paths = || self.values.iter().map(|(path, _)| path).chain(&self.lists);
         match known {
@@ -267,7 +273,7 @@ impl Found {
 }
 
 impl Transforms {
-    /// Finds the transforms in messages with these fields, if there are any.
+    /// Finds the transforms in messages with these fields; `None` if the messages hold none.
     fn of(fields: &Fields) -> Option<Self> {
         const ROS: [&str; 3] = ["header", "child_frame_id", "transform"];
         const FOXGLOVE: [&str; 5] = [
@@ -305,7 +311,7 @@ impl Transforms {
     }
 }
 
-/// Describes a type in words.
+/// Describes a type in words, for the user.
 fn words(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 => "text".to_owned(),

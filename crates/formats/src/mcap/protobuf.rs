@@ -1,44 +1,44 @@
 //! Decoder of messages in Protocol Buffers: the wire format, by the layout that a [descriptor](super::descriptor) gives.
 //!
-//! A field that comes again replaces the first one, or is merged into it. A field of another wire type counts as unknown, and is
-//! skipped. Missing numbers are 0, or null if the schema tells a missing number from 0.
+//! A field that occurs again in a message replaces the first one, or is merged into it. A field of another wire type counts as
+//! unknown, and is skipped. Missing numbers are 0, or null if the schema tells a missing number from 0.
 
 use super::columns::{Column, Filled};
 use super::types::{Field, Kind, Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Encoding of the fields of a type, in their order.
+/// Encodings of the fields of a type, in the order of the fields.
 pub(super) struct Layout {
     pub fields: Vec<Tag>,
-    /// Index of the field with each number.
+    /// Indices of the fields, by their numbers on the wire.
     pub places: HashMap<u64, usize>,
 }
 
 pub(super) struct Tag {
     pub form: Form,
-    /// The bits of the default that a missing number has; `None` if it is null.
+    /// Bits of the number that the field has if it is absent from a message; `None` if it is null instead.
     pub absent: Option<u64>,
 }
 
-/// Encoding of a value.
+/// Encoding of a field's value on the wire.
 pub(super) enum Form {
     Bool,
     Varint,
-    /// Signed, in zigzag.
+    /// Signed number of 32 bits, in zigzag.
     Zigzag32,
     Zigzag64,
     Fixed32,
     Fixed64,
-    /// Texts, or `bytes` as an element of a list.
+    /// Texts, or `bytes` as the element of a list.
     Text,
-    /// `bytes` as a list of uint8.
+    /// The type `bytes` as a list of uint8.
     Bytes,
     Struct(Arc<Layout>),
     Opaque,
 }
 
-/// Reads a message as a row of columns.
+/// Decodes a message in Protocol Buffers, and appends its values as a row to `columns`.
 pub(super) fn read(layout: &Layout, of: &Type, data: &[u8], columns: &mut [Column]) -> Result<(), String> {
     let mut decoder = Decoder::default();
     decoder.read(layout, of, columns, 0, data)?;
@@ -51,7 +51,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Reads the fields in a part of a message into a row.
+    /// Decodes the fields in `data`, a part of a message, into the row with index `row` of `columns`. The row stays open for
+    /// further parts.
     fn read(
         &mut self,
         layout: &Layout,
@@ -129,7 +130,7 @@ impl Decoder {
         }
     }
 
-    /// Ends a row, and fills in its missing fields.
+    /// Ends the row with index `row` of `columns`, and fills in its missing fields.
     fn close(&mut self, layout: &Layout, of: &Type, columns: &mut [Column], row: usize) -> Result<(), String> {
         for ((tag, field), column) in layout.fields.iter().zip(&of.fields).zip(columns) {
             match (column, &tag.form, &field.kind) {
@@ -183,7 +184,7 @@ impl Form {
         })
     }
 
-    /// Reads the next number of a packed field.
+    /// Reads the next number of a packed field; `None` at the end of the field.
     fn next_packed(&self, wire: &mut Wire<'_>) -> Result<Option<u64>, String> {
         if wire.rest.is_empty() {
             return Ok(None);
@@ -197,17 +198,17 @@ impl Form {
     }
 }
 
-/// A value on the wire.
+/// A value on the wire, by its wire type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Varint(u64),
     Fixed64([u8; 8]),
-    /// Bytes of a given length, or of a group.
+    /// Bytes: a value with its length before it, or the contents of a group.
     Bytes(&'a [u8]),
     Fixed32([u8; 4]),
 }
 
-/// Iterator over the fields of a message: the number and the value of each.
+/// Iterator over the fields of an encoded message: the number and the value of each field.
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
     len: usize,
@@ -263,7 +264,7 @@ impl<'a> Wire<'a> {
         })
     }
 
-    /// Reads the contents of a group, with all groups within it.
+    /// Reads the contents of a group with the field number `number`, and all groups within.
     fn group(&mut self, number: u64) -> Result<Value<'a>, String> {
         let (from, mut open) = (self.rest, vec![number]);
         while let Some(&innermost) = open.last() {

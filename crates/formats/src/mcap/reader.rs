@@ -1,3 +1,6 @@
+//! Reader of a bag as streams of messages, whatever software recorded it. Nothing is lost silently: data that can't be read are an
+//! error or a line of `broken`, and data that no stream can hold are a line of `left_out`.
+
 use super::container;
 use super::plan::Take;
 use super::record::{Container, Record};
@@ -14,37 +17,40 @@ use std::sync::Arc;
 
 /// Reader of the messages of a bag, which is one file, or a folder of rosbag2 with several files.
 ///
-/// A topic becomes one stream or several: `docs/formats.md` says which, and what is left out. Messages come in the order of the
-/// files, and within a file in the order of their log times. Memory holds one chunk of a file at a time, and the messages that
+/// A topic becomes one stream or several: `docs/formats.md` says which, and which data are left out. Messages come in the order of
+/// the files, and within a file in the order of their log times. Memory holds one chunk of a file at a time, and the messages that
 /// stand too early in the file.
 pub struct Reader {
     path: PathBuf,
-    /// Number of messages that the folder's metadata state, until it is compared; number of messages read; and true if a part could
-    /// not be read.
+    /// Number of messages that the folder's `metadata.yaml` states; `None` if it states none, or after a difference was reported.
     stated_messages: Option<u64>,
+    /// Number of messages that were read from all files so far.
     messages: u64,
+    /// True if a part of the bag could not be read so far.
     is_damaged: bool,
-    /// Number of messages that stand behind later ones in the files read so far, number of messages that still came out behind
-    /// later ones, and the last log time.
+    /// Number of messages in the files read so far that stand behind messages with later log times.
     late: u64,
+    /// Number of messages so far that were returned after a message with a later log time, as they could not be sorted.
     backwards: u64,
+    /// Log time of the message that was read last, ns.
     last_log_time: u64,
+    /// False if the recorder did not write log times: they are all 0.
     has_log_times: bool,
-    /// The files that are not open yet, the next one last.
+    /// Files that are not open yet, in reverse order: the next file is the last element.
     files: Vec<PathBuf>,
     open_file: Option<Box<dyn Container>>,
     topics: Topics,
     names: Names,
-    /// The current message, if streams of it are left to return.
+    /// The current message; `None` if all its streams were returned.
     open: Option<Decoded>,
-    /// Reasons why files can't be opened, or not read as a whole.
+    /// Errors that were found while files were opened, and that are still to be returned.
     missing: Vec<Error>,
-    /// Lines for the user on records and files that are left out.
+    /// Lines for the user about records and files that are not read.
     left_out_lines: Vec<String>,
 }
 
 impl Reader {
-    /// Opens a file, or the folder of a bag.
+    /// Opens the file of a bag, or the folder of a bag with several files.
     ///
     /// # Errors
     /// If the file or the folder does not exist, or is not a bag.
@@ -78,13 +84,13 @@ impl Reader {
         Ok(reader)
     }
 
-    /// True if a folder looks like one of rosbag2.
+    /// True if `folder` looks like a bag of rosbag2: it has a `metadata.yaml`, or a file with the name of a bag.
     pub fn is_bag(folder: impl AsRef<Path>) -> bool {
         files::is_bag(folder.as_ref())
     }
 
-    /// Takes the values of a topic that a configuration selects for an input. `name` is the name of the topic or of its stream.
-    /// Call it before the first message is read.
+    /// Selects the values that are read from a topic, as a configuration does for an input. `name` is the name of the topic or of
+    /// its stream. To be called before the first message is read.
     pub fn with_selection(mut self, name: &str, selection: Selection) -> Self {
         if selection != Selection::default() {
             self.topics.selections.insert(file_name(name), selection);
@@ -94,8 +100,8 @@ impl Reader {
         self
     }
 
-    /// Sets the unit of stamps that are numbers, even if another unit brings them nearer to their publication. Call it before the
-    /// first message is read.
+    /// Sets the unit of stamps that are numbers, even if the stamps are nearer to their publication in another unit. To be called
+    /// before the first message is read.
     pub fn with_unit(mut self, unit: TimeUnit) -> Self {
         self.topics.unit = Some(unit);
         self.topics.all.clear();
@@ -103,17 +109,18 @@ impl Reader {
         self
     }
 
-    /// The name of a stream, by the index that [`next_into`](Self::next_into) returns.
+    /// Name of the stream with this index, which [`next_into`](Self::next_into) returns.
     pub fn stream(&self, index: usize) -> &str {
         &self.names.found[index].2
     }
 
     /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end.
     ///
-    /// Its `timestamp_ns` is the stamp in its header, else the time of its publication. Its `arrival_ns` is the time of recording.
+    /// The `timestamp_ns` of `message` is the stamp in its header, else the time of its publication. The `arrival_ns` is the time
+    /// of recording. Both are ns.
     ///
     /// # Errors
-    /// If a part can't be read. The next call goes on behind that part.
+    /// If a part of the bag can't be read: a message is lost, or several are. The next call goes on behind the damage.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, Error> {
         let read = self.read_next(message);
         self.is_damaged |= read.is_err();
@@ -163,8 +170,8 @@ impl Reader {
         }
     }
 
-    /// Lines for the user: parts that were left out up to now because no stream can hold them, and values that stand for missing
-    /// ones.
+    /// Lists what was left out so far because no stream can hold it. Also lists renamed streams, replaced missing values, and
+    /// messages out of order. Each is a line for the user.
     pub fn left_out(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.topics.all.iter().flat_map(Topic::left_out).collect();
         lines.sort();
@@ -182,7 +189,7 @@ impl Reader {
         lines
     }
 
-    /// Lines for the user, one for each topic: messages that were found up to now, but can't be read.
+    /// Lists the messages that were found up to now, but can't be read: one line for the user for each topic.
     pub fn broken(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.topics.all.iter().filter_map(Topic::broken).collect();
         lines.sort();
@@ -204,7 +211,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes in the schemas and channels from the end of the open file: their first copies may be in a damaged chunk.
+    /// Reads the schemas and channels at the end of the open file: their first copies may be in a damaged chunk.
     fn describe(&mut self) {
         self.topics.forget_ids();
         let topics = &mut self.topics;
@@ -301,17 +308,18 @@ impl Reader {
     }
 }
 
-/// Names of streams by topic, form and suffix. Each is unique, and a valid file name.
+/// Names of streams, by topic, form and suffix. Each name is unique, and a valid file name.
 #[derive(Default)]
 struct Names {
     found: Vec<((String, usize), String, String)>,
     taken: HashSet<String>,
-    /// Streams that got another name than their topics ask for, in words.
+    /// Lines for the user about streams with a number behind their name, as another stream has the name without it.
     renamed: Vec<String>,
 }
 
 impl Names {
-    /// Returns the index of a stream, and gives a new stream its name.
+    /// Returns the index of a stream, and names the stream if it is new. `form` tells apart schemas of one topic that have
+    /// different fields.
     fn find(&mut self, topic: &str, form: usize, suffix: &str) -> usize {
         let mut found = self.found.iter();
         let known = found.position(|((of, which), with, _)| of == topic && *which == form && with == suffix);

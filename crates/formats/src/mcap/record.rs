@@ -1,16 +1,17 @@
-//! Parsing of MCAP's records: <https://mcap.dev/spec>.
+//! Parsing of MCAP's records: <https://mcap.dev/spec>. A record that is shorter than its fields gives `None`, never a panic, and a
+//! chunk is not unpacked beyond [`MOST_BYTES`].
 
 use super::zstd;
 use crate::Error;
 use std::io::Read;
 
-/// Bytes of a record's head: an opcode, and a length of 64 bits.
+/// Number of bytes of a record's head: an opcode, and a length of 64 bits.
 pub(super) const HEAD: usize = 9;
-/// The most bytes of a chunk or a record, compressed or not: as many as dora sends in a message. A kilobyte of zstd may unpack to a
-/// gigabyte.
+/// Largest size of a chunk or a record, compressed or not, bytes: as many as dora sends in a message. A kilobyte of zstd may unpack
+/// to a gigabyte.
 pub(super) const MOST_BYTES: u64 = 256 << 20;
 
-/// A message, or a record that describes messages.
+/// A record of a bag: a message, or the schema or channel that describes messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
     Schema(Schema<'a>),
@@ -18,33 +19,33 @@ pub(super) enum Record<'a> {
     Message(RawMessage<'a>),
 }
 
-/// An open file of a bag.
+/// An open file of a bag, in any format, as a sequence of records.
 pub(super) trait Container {
-    /// Hands over the schemas and channels that are known before the first message.
+    /// Calls `take` with the schemas and channels that are known before the first message.
     fn describe(&self, take: &mut dyn FnMut(Record<'_>));
 
-    /// Reads the next record; `None` at the end.
+    /// Reads the next record; `None` at the end of the file.
     ///
     /// # Errors
-    /// If a part of the file can't be read. The next call goes on behind that part.
+    /// If a part of the file can't be read. The next call goes on behind the damage.
     fn next(&mut self) -> Result<Option<Record<'_>>, Error>;
 
-    /// Line for the user on the records beside the messages, which are left out.
+    /// Formats a line for the user that lists the records that are not read; `None` if there are none.
     fn left_out(&self) -> Option<String> {
         None
     }
 
-    /// False if the log times of all messages are 0: the recorder did not write them.
+    /// False if the log times of all messages are 0: the recorder did not write log times.
     fn has_log_times(&self) -> bool {
         true
     }
 
-    /// True if log times are stamps, which may go back.
+    /// True if log times are the stamps of messages, which may go back.
     fn is_by_stamp(&self) -> bool {
         false
     }
 
-    /// Number of messages that stand behind later ones, and were put in the order of their log times.
+    /// Number of messages that stand in the file behind messages with later log times, and were sorted.
     fn late(&self) -> u64 {
         0
     }
@@ -61,11 +62,11 @@ pub(super) struct Schema<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Channel<'a> {
     pub id: u16,
-    /// The number of the schema; 0 if the channel has none.
+    /// Id of the schema; 0 if the channel has none.
     pub schema: u16,
     pub topic: &'a str,
     pub encoding: &'a str,
-    /// Names and values, in the bytes of the record.
+    /// Names and values of the channel's metadata, as the bytes of the record.
     metadata: &'a [u8],
 }
 
@@ -80,7 +81,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Returns the last value of this name in the channel's metadata.
+    /// Returns the last value of this name in the channel's metadata; `None` if the name is absent.
     pub(super) fn metadata(&self, name: &str) -> Option<&'a str> {
         let mut fields = Fields(self.metadata);
         let all = std::iter::from_fn(|| Some((fields.text()?, fields.text()?)));
@@ -88,18 +89,18 @@ impl<'a> Channel<'a> {
     }
 }
 
-/// A message in its encoding.
+/// A message that is not decoded yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RawMessage<'a> {
     pub channel: u16,
-    /// Time of recording, ns.
+    /// Time at which the message was recorded, ns.
     pub log_time: u64,
-    /// Time of sending, ns.
+    /// Time at which the message was sent, ns.
     pub publish_time: u64,
     pub data: &'a [u8],
 }
 
-/// Parser of the fields of a record.
+/// Parser of a record's fields, which holds the bytes that are not parsed yet.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -166,7 +167,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Describes an attachment in words, from its first bytes.
+    /// Describes an attachment in words, from its first bytes; `None` if they end too early.
     pub(super) fn attachment(mut self) -> Option<String> {
         self.u64()?; // when it was logged, and when it was made
         self.u64()?;
@@ -175,7 +176,7 @@ impl<'a> Fields<'a> {
         Some(format!("attachment `{name}` ({kind}, {bytes} bytes)"))
     }
 
-    /// The name of a record of metadata.
+    /// Returns the name of a record of metadata.
     pub(super) fn metadata(mut self) -> Option<&'a str> {
         self.text()
     }
@@ -193,7 +194,8 @@ impl<'a> Fields<'a> {
         Some((at, times, channels))
     }
 
-    /// Unpacks the records of a chunk into `out`; of a chunk that is cut off, as many bytes as can be unpacked.
+    /// Unpacks the records of a chunk into `out`. If `is_cut`, the end of the chunk is missing, and as many bytes as possible are
+    /// unpacked.
     pub(super) fn unpack_chunk(mut self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         let mut parts = || {
@@ -246,7 +248,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Parses the head of a record: its opcode, and the length of its body.
+/// Parses the head of a record: its opcode, and the length of its body, bytes; `None` if there are fewer than 9 bytes.
 pub(super) fn head(bytes: &[u8]) -> Option<(u8, u64)> {
     let mut fields = Fields(bytes);
     let [op] = fields.array()?;

@@ -1,4 +1,5 @@
-//! Reader of an MCAP file's records in their order, with those in chunks.
+//! Reader of an MCAP file's records in their order, with those in chunks. One chunk at most is in memory at a time, and reading
+//! ends at damage only if nothing behind the damage can be found. A part is a record of a schema, a channel or a message.
 
 use super::record::{Fields, HEAD, MOST_BYTES, Record, Schema, head};
 use super::summary::{FOOTER, Summary};
@@ -10,16 +11,17 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The most attachments and records of metadata that are named, and the most bytes that are read for a name.
+/// Largest number of attachments and records of metadata whose names `left_out` lists. It counts the others.
 const MOST_BESIDE: usize = 20;
+/// Largest number of bytes that are read for the name of an attachment or of a record of metadata.
 const MOST_NAME: u64 = 4096;
-/// Name of the metadata that rosbag2 writes about its own files.
+/// Name of the metadata record that rosbag2 writes about its own files.
 const OF_ROSBAG2: &str = "rosbag2";
 const NOT_MCAP: &str = "not a file of a bag (allowed: a file that starts with `\\x89MCAP0\\r\\n` or `SQLite format 3`, or either compressed with zstd)";
-/// The first opcode that is free for applications.
+/// First opcode that is free for applications.
 const PRIVATE: u8 = 0x80;
 
-/// Source of the next record.
+/// Place in an MCAP file from which the next record is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     File,
@@ -29,47 +31,54 @@ enum Source {
     End,
 }
 
-/// A record in memory: its opcode, the range of its body in a buffer, and the place that it was read from.
+/// A record in memory: its opcode, the range of its body in a buffer, and the place from which it was read.
 pub(super) struct RecordRange {
     op: u8,
     body: Range<usize>,
     of: Source,
 }
 
-/// Reader of a file, record by record, with one chunk in memory at a time.
+/// Reader of an MCAP file, record by record.
 pub(super) struct Records {
     path: PathBuf,
     file: BufReader<File>,
     length: u64,
-    /// Position of the next record of the file.
+    /// Position of the next record in the file, bytes.
     at: u64,
     place: Source,
-    /// Body of the record of the file that was read last.
+    /// Body of the record that was read last outside of chunks.
     body: Vec<u8>,
-    /// The records of the last chunk, the number of their bytes that were read, and the position of the chunk in the file.
+    /// Unpacked records of the last chunk.
     chunk: Vec<u8>,
+    /// Number of bytes of the chunk's records that were read.
     chunk_read: usize,
+    /// Position of the last chunk in the file, bytes.
     chunk_at: u64,
-    /// Earliest log time from each message of the chunk on, and the number of these messages that were read.
+    /// Earliest log time of each message of the chunk and all messages behind it in the chunk, ns, in the order of the messages.
     earliest: Vec<u64>,
+    /// Number of messages of the chunk that were read.
     chunk_messages: usize,
     summary: Summary,
-    /// Numbers of messages and of chunks that were read, and the numbers that the file states.
+    /// Number of messages that were read so far.
     messages: u64,
+    /// Number of messages that the file's statistics state; `None` if they were not read yet, or are absent.
     stated_messages: Option<u64>,
+    /// Number of chunks that were found so far.
     chunks_read: u64,
+    /// Number of index records of chunks that were found so far, at the end of the file.
     stated_chunks: u64,
-    /// True behind the data section, where the summary repeats schemas and channels.
+    /// True if the next record is behind the data section, where the summary repeats schemas and channels.
     is_summary: bool,
-    /// Records beside the messages, in words, and the number of further such records.
+    /// Names of attachments and of records of metadata, in words, up to `MOST_BESIDE`.
     beside: Vec<String>,
+    /// Number of attachments and records of metadata beyond those in `beside`.
     more_beside: u64,
-    /// True if a part of the file could not be read.
+    /// True if some part of the file could not be read so far.
     is_damaged: bool,
 }
 
 impl Records {
-    /// Opens a file, which errors call `path`.
+    /// Opens an MCAP file that the caller has opened as `file`. Errors call the file `path`.
     pub(super) fn open(path: &Path, file: File) -> Result<Self, Error> {
         let io = |source| Error::io(path, source);
         let length = file.metadata().map_err(io)?.len();
@@ -108,15 +117,15 @@ impl Records {
 }
 
 impl Records {
-    /// Hands over the schemas and channels that the end of the file repeats.
+    /// Calls `take` with the schemas and channels that the end of the file repeats.
     pub(super) fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
         self.summary.records().for_each(take);
     }
 
-    /// Goes to the next record of a schema, a channel or a message; `None` at the end.
+    /// Goes to the next record that is a schema, a channel or a message; `None` at the end of the file.
     ///
     /// # Errors
-    /// If a part of the file can't be read. The next call goes on behind that part.
+    /// If a part of the file can't be read. The next call goes on behind the damage.
     pub(super) fn next_part(&mut self) -> Result<Option<RecordRange>, Error> {
         let part = self.advance();
         self.is_damaged |= part.is_err();
@@ -130,10 +139,10 @@ impl Records {
         part
     }
 
-    /// Parses the part that was read last.
+    /// Parses a record that [`next_part`](Self::next_part) found last.
     ///
     /// # Errors
-    /// If the record is shorter than its fields, or is a schema with the number 0.
+    /// If the record is shorter than its fields, or is a schema with the id 0.
     pub(super) fn record(&self, RecordRange { op, body, of }: &RecordRange) -> Result<Record<'_>, Error> {
         let (bytes, at) = match of {
             Source::Chunk => (&self.chunk, self.chunk_at),
@@ -154,12 +163,12 @@ impl Records {
         }
     }
 
-    /// True if the end of the file has an index of the chunks, with the log times of their messages.
+    /// True if the end of the file has an index of its chunks, with the log times of their messages.
     pub(super) fn is_indexed(&self) -> bool {
         self.summary.has_chunks()
     }
 
-    /// The earliest log time of the messages that were not read yet; 0 if the file has no index.
+    /// Returns the earliest log time of the messages that were not read yet, ns; 0 if the file has no index of its chunks.
     pub(super) fn least_ahead(&self) -> u64 {
         let in_chunk = self
             .earliest
@@ -172,19 +181,19 @@ impl Records {
         in_chunk.map_or(in_others, |&time| time.min(in_others))
     }
 
-    /// False if the index of the chunks says that all messages were logged at 0.
+    /// False if the index of the chunks says that the log times of all messages are 0.
     pub(super) fn has_log_times(&self) -> bool {
         self.summary.has_log_times()
     }
 
-    /// Line for the user on the records beside the messages, which are left out.
+    /// Formats a line for the user that lists attachments and metadata, which are not read; `None` if the file has none.
     pub(super) fn left_out(&self) -> Option<String> {
         let more = (self.more_beside > 0).then(|| format!("and {} more", self.more_beside));
         let all: Vec<String> = self.beside.iter().cloned().chain(more).collect();
         (!all.is_empty()).then(|| format!("{}: left out: {}", self.path.display(), all.join(", ")))
     }
 
-    /// Computes `earliest` from the log times of the chunk's messages.
+    /// Computes `earliest` from the log times of the messages in the unpacked chunk.
     fn compute_earliest(&mut self) {
         self.earliest.clear();
         self.chunk_messages = 0;
@@ -210,7 +219,7 @@ impl Records {
         }
     }
 
-    /// Goes to the next record, into chunks and out of them.
+    /// Goes to the next schema, channel or message, inside a chunk or outside; `None` at the end of the file.
     fn advance(&mut self) -> Result<Option<RecordRange>, Error> {
         loop {
             match self.place {
@@ -233,7 +242,7 @@ impl Records {
         }
     }
 
-    /// Goes to the next schema, channel or message of the chunk; `None` at its end.
+    /// Goes to the next schema, channel or message of the chunk; `None` at the end of the chunk.
     fn next_in_chunk(&mut self) -> Result<Option<RecordRange>, Error> {
         loop {
             let rest = &self.chunk[self.chunk_read..];
@@ -266,7 +275,8 @@ impl Records {
         }
     }
 
-    /// Goes to the next record of the file. Returns it if it is a schema, a channel or a message; `None` for all others.
+    /// Goes past the next record outside of chunks. Returns the record if it is a schema, a channel or a message; `None` for all
+    /// others.
     fn next_in_file(&mut self) -> Result<Option<RecordRange>, Error> {
         let (at, rest) = (self.at, self.length - self.at);
         if rest == 0 {
@@ -299,7 +309,7 @@ impl Records {
         };
         let there = rest - HEAD as u64;
         let is_cut = length > there;
-        // Of a record that is cut off, only a chunk has messages that can be read. Other such records have a wrong length.
+        // If a chunk is cut off, its first messages can still be read. Any other record that is cut off has a wrong length.
         if is_cut && op != op::CHUNK {
             let problem = format!("a record of {length} bytes, of which {there} are there");
             return Err(self.resume(at, &problem));
@@ -368,7 +378,7 @@ impl Records {
         }
     }
 
-    /// Notes the name of an attachment or of a record of metadata.
+    /// Notes the name of an attachment or of a record of metadata of `bytes` bytes, and goes past the record.
     fn note_beside(&mut self, op: u8, bytes: u64) -> Result<(), Error> {
         let read = self.read_body(bytes.min(MOST_NAME))?;
         let fields = Fields(&self.body);
@@ -391,12 +401,12 @@ impl Records {
         self.skip(bytes - read)
     }
 
-    /// Compares the number of messages read, or else of chunks, with the number that the file states, if nothing else is wrong. The
-    /// footer is at byte `at`.
+    /// Compares the number of messages read with the number that the file states, or else the number of chunks. Checks nothing if a
+    /// part of the file is damaged. The footer is at byte `at`.
     fn check_counts(&self, at: u64) -> Result<(), Error> {
         let (read, says, what) = match self.stated_messages {
             Some(says) => (self.messages, says, "messages"),
-            // Not every writer writes an index.
+            // Some writers write no index of the chunks.
             None if self.stated_chunks == 0 => return Ok(()),
             None => (self.chunks_read, self.stated_chunks, "chunks"),
         };
@@ -426,8 +436,8 @@ impl Records {
         }
     }
 
-    /// Goes to the next chunk in the file's index behind the damage at byte `at`. Returns the error, which says where reading goes
-    /// on.
+    /// Goes to the first chunk in the file's index behind the damage at byte `at`, or to the end of the file. Returns the error,
+    /// which says where reading goes on.
     fn resume(&mut self, at: u64, problem: &str) -> Error {
         let next = self.summary.next_chunk(at).filter(|&chunk| chunk < self.length);
         let next = next.filter(|&next| self.file.seek(SeekFrom::Start(next)).is_ok());
@@ -444,7 +454,7 @@ impl Records {
         self.damaged(at, format!("{problem}; {behind}"))
     }
 
-    /// Reads the next bytes of the file into `body`, fewer at its end. Returns their number.
+    /// Reads the next `bytes` bytes of the file into `body`, fewer at the end of the file. Returns the number of bytes read.
     fn read_body(&mut self, bytes: u64) -> Result<u64, Error> {
         self.body.clear();
         let read = (&mut self.file).take(bytes).read_to_end(&mut self.body);

@@ -1,10 +1,10 @@
-//! Access to the fields of a message that is a struct of one row.
+//! Access to the fields of a message that is a struct of one row. A field that is absent, or of another type, gives `None`.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, StructArray};
 use robocache_stream::FRAMES;
 
-/// Returns the text at a path; `None` if there is no text.
+/// Returns the text at a path of one or two names; `None` if there is no text.
 pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
     let (name, within) = match path.split_once('.') {
         Some((outer, name)) => (name, of.column_by_name(outer)?.as_struct_opt()?),
@@ -14,22 +14,22 @@ pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
     (texts.len() > 0).then(|| texts.value(0))
 }
 
-/// Returns the number in a field; `None` if there is no such field of this type.
+/// Returns the number in a field; `None` if the field is absent, or of another type.
 pub(super) fn number<T: ArrowPrimitiveType>(of: &StructArray, name: &str) -> Option<T::Native> {
     Some(of.column_by_name(name)?.as_primitive_opt::<T>()?.value(0))
 }
 
-/// Returns the numbers of the list in a field; `None` if there is no such list of this type.
+/// Returns the numbers of the list in a field; `None` if the field is absent, or of another type.
 pub(super) fn list<'a, T: ArrowPrimitiveType>(of: &'a StructArray, name: &str) -> Option<&'a [T::Native]> {
     numbers::<T>(of.column_by_name(name)?)
 }
 
-/// Returns the numbers of a list; `None` if they are of another type.
+/// Returns all numbers in an Arrow array of lists; `None` if they are of another type.
 pub(super) fn numbers<T: ArrowPrimitiveType>(list: &ArrayRef) -> Option<&[T::Native]> {
     Some(list.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?.values())
 }
 
-/// True if there is nothing at a path: a list without elements, or a struct without values.
+/// True if a path leads to a list without elements, or to a struct without values; false if the path leads nowhere.
 pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
     fn has_nothing(column: &ArrayRef) -> bool {
         match (column.as_struct_opt(), column.as_list_opt::<i32>()) {
@@ -51,7 +51,7 @@ pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
     false
 }
 
-/// The coordinate frame of a message.
+/// Returns the name of a message's coordinate frame; `None` if it is absent or empty.
 pub(super) fn frame(payload: &StructArray) -> Option<&str> {
     let mut texts = FRAMES.into_iter().filter_map(|path| text(payload, path));
     texts.find(|frame| !frame.is_empty())

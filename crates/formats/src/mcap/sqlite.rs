@@ -1,4 +1,5 @@
-//! The messages of a bag in SQLite, in the order in which they were written.
+//! The messages of a bag in SQLite, in the order in which they were written. The database is never written to, and damaged rows do
+//! not hide the rows behind them.
 
 use super::interfaces;
 use super::record::{Channel, Container, MOST_BYTES, RawMessage, Record, Schema};
@@ -15,29 +16,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of messages that are read at a time, unless a single one has more.
+/// Number of bytes of messages that are read at a time, unless a single message has more.
 const BATCH: usize = 4 << 20;
-/// The most damaged parts behind which reading goes on.
+/// Largest number of damaged parts that are skipped before the reader gives up.
 const MOST_BREAKS: u32 = 1000;
-/// The most bytes of a name, and of the definition of a type.
+/// Largest size of a name, bytes.
 const MOST_NAME: usize = 4096;
+/// Largest size of the definition of a type, bytes.
 const MOST_DEFINITION: usize = 1 << 20;
-/// The longest wait for a program that has locked the database to write.
+/// Longest wait for a program that has locked the database to write.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reader of a database, which is never written to.
+/// Reader of a bag's database, which is never written to.
 pub(super) struct Database {
     path: PathBuf,
     connection: Connection,
     topics: Vec<Topic>,
-    /// Index of the topic for each `id` in the database.
+    /// Indices of the topics, by their `id` in the database.
     topic_indices: HashMap<i64, u16>,
-    /// Number of the first row that was not read.
+    /// Number (`rowid`) of the first row that was not read.
     next: i64,
-    /// Rows that were read and wait to be returned, and their data, one after the other.
+    /// Rows that were read and wait to be returned.
     rows: VecDeque<ReadRow>,
+    /// Data of the messages in `rows`, one after the other.
     data: Vec<u8>,
-    /// The step behind the waiting rows: more rows, a problem, or the end.
+    /// Step after the last of `rows` is returned: to read more rows, to return a problem, or to end.
     then: Step,
     breaks: u32,
 }
@@ -46,7 +49,7 @@ struct Topic {
     name: String,
     kind: String,
     serialization: String,
-    /// Encoding of the schema, and the schema.
+    /// Encoding of the topic's schema, and the schema itself; empty texts if the type is not known.
     schema: (&'static str, String),
 }
 
@@ -64,7 +67,8 @@ enum Step {
 }
 
 impl Database {
-    /// Opens the database that lies at `at`; errors call it `path`. Returns an error with it if a part can't be read.
+    /// Opens the database file at `at`, which may be an unpacked copy: errors call it `path`. Returns an error beside the database
+    /// if a part of it can't be read.
     pub(super) fn open(path: &Path, at: &Path) -> Result<(Self, Option<Error>), Error> {
         let io = |source| Error::io(path, source);
         let refused = |error: SqlError| Error::file(path, words(&error));
@@ -75,7 +79,7 @@ impl Database {
         let (connection, late) = connect(at, is_log).map_err(refused)?;
         let cut = cut(&header, file.metadata().map_err(io)?.len());
         if cut.is_some() {
-            // With this, SQLite reads a file that is shorter than its header states.
+            // With this setting, SQLite reads a file that is shorter than its header states.
             let query = "PRAGMA writable_schema = ON";
             connection.execute_batch(query).map_err(refused)?;
         }
@@ -98,7 +102,7 @@ impl Database {
         Ok((database, problem))
     }
 
-    /// Checks that the tables exist, and have only stored columns, not computed ones. Returns the problem if not.
+    /// Checks that the tables exist, and have only stored columns, not computed ones. Returns the problem; `None` if there is none.
     fn check(&self) -> rusqlite::Result<Option<String>> {
         for (table, columns) in [
             ("topics", "id, name, type, serialization_format"),
@@ -192,7 +196,7 @@ impl Container for Database {
 }
 
 impl Database {
-    /// Reads the next rows, and returns the step behind them.
+    /// Reads the next rows into `rows`. Returns the step after the last of these rows.
     fn read_rows(&mut self) -> Step {
         self.data.clear();
         match self.read_batch() {
@@ -270,7 +274,8 @@ impl Database {
         Ok(Step::End)
     }
 
-    /// Finds the first row number behind `from`, which can't be read, from which on rows can be read again.
+    /// Finds the first row that can be read again, behind the row `from`, which can't be read. Returns the row's number; `None` if
+    /// there is no further row number.
     fn find_readable(&self, from: i64) -> Option<i64> {
         let query = "SELECT data FROM messages WHERE rowid >= ?1 ORDER BY rowid LIMIT 1";
         let is_readable = |from: i64| {
@@ -297,11 +302,11 @@ impl Database {
     }
 }
 
-/// Bytes of a database's header.
+/// Number of bytes of a database's header.
 const HEADER: u64 = 100;
 
-/// Opens a database for reading. Returns the problem with it if the log beside it can't be read. `is_log` is true if its writer
-/// uses such a log.
+/// Opens a database for reading. `is_log` is true if the database's header says that it has a write-ahead log. Returns a problem
+/// beside the connection if the log or journal beside the file can't be applied.
 fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<String>)> {
     let beside = |suffix: &str| {
         let mut name = at.as_os_str().to_owned();
@@ -347,7 +352,7 @@ fn open(at: &Path, how: &str) -> rusqlite::Result<Connection> {
     }
 }
 
-/// Returns the problem if a file of this length is shorter than its header states.
+/// Returns the problem if a file of `length` bytes is shorter than its header states; else `None`.
 fn cut(header: &[u8], length: u64) -> Option<String> {
     let number = |at: usize| header.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
     let page = match header.get(16..)?.first_chunk().copied().map(u16::from_be_bytes)? {
@@ -380,7 +385,8 @@ fn words(error: &SqlError) -> String {
     }
 }
 
-/// Reads a text of at most `most` bytes; a longer text is replaced by its length in words.
+/// Reads the text in a row's column, of at most `most` bytes. A longer text is replaced by words with its length, and other values
+/// by an empty text.
 fn text(row: &Row<'_>, at: usize, most: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(at)? {
         ValueRef::Text(text) | ValueRef::Blob(text) if text.len() <= most => String::from_utf8_lossy(text).into_owned(),

@@ -1,10 +1,11 @@
-//! The stamps of messages, as other software writes them.
+//! The stamps of messages, as other software writes them. A number becomes a stamp only if its unit is known: the user gives it, or
+//! the time of publication implies it. A guess and a doubt become lines for the user.
 
 use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, Fields};
 use robocache_stream::{Path, TimeUnit, integer, key, ns_of, number};
 
-/// Paths of stamps, in the order in which they are looked for.
+/// Paths of fields that may hold a message's stamp, in the order in which they are looked for.
 const PATHS: [&str; 6] = [
     "header.stamp",
     "header.timestamp",
@@ -13,7 +14,7 @@ const PATHS: [&str; 6] = [
     "stamp",
     "time",
 ];
-/// Names of the seconds of a stamp, and of the nanoseconds on top of them.
+/// Names of the fields with a stamp's seconds, and with the nanoseconds on top of these.
 const PARTS: [[&str; 2]; 4] = [
     ["sec", "nanosec"],
     ["sec", "nsec"],
@@ -21,43 +22,46 @@ const PARTS: [[&str; 2]; 4] = [
     ["seconds", "nanos"],
 ];
 const SECOND: i128 = 1_000_000_000;
-/// Time after the start of a clock, ns, in which the stamp 0 of a first message counts as a time.
+/// Time of publication, ns, below which a stamp of 0 in the first message counts as a time. Otherwise 0 means that there is no
+/// stamp.
 const BEGIN_NS: u64 = 1_000_000_000;
-/// The least advance of publications, ns, with which that of stamps is compared, and the ratio from which a unit is doubted.
+/// Advance of the times of publication, ns, from which on the advance of the stamps is compared with it.
 const PACE_NS: i64 = 100_000_000;
+/// Factor from which on the unit is doubted: stamps advance this many times faster or slower than the times of publication.
 const PACE: u64 = 100;
-/// The longest step from one float32 to the next, ns, at which a float32 is taken as a stamp.
+/// Largest distance to the next float32, ns, up to which a float32 counts as a stamp.
 const STEP_NS: f64 = 1e6;
-/// A stamp is of another unit if it is further from its publication than this, and ten times nearer in that unit.
+/// Distance between a stamp and its publication, ns, from which on the unit is doubted if the stamp is ten times nearer in another
+/// unit.
 const FAR_NS: u64 = 10_000_000_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// True if a field of this name may be a stamp, or a part of one.
+/// True if a field of this name may be a stamp, or the seconds or nanoseconds of a stamp.
 pub(super) fn is_part(name: &str) -> bool {
     let is_last = |path: &str| path.rsplit('.').next() == Some(name);
     PATHS.into_iter().any(is_last) || PARTS.as_flattened().contains(&name)
 }
 
-/// Place and form of the stamps of a topic's messages.
+/// Reader of the stamps in a topic's messages: their field, their form, and what is known of their unit.
 pub(super) struct Stamp {
     path: Path,
     form: Form,
-    /// True if the unit was given, not guessed.
+    /// True if the user or a configuration gave the unit; false if the unit was guessed.
     is_unit_given: bool,
-    /// True if a configuration names the stamp: no other time may stand for it.
+    /// True if a configuration names the field of the stamp: no other time may stand for the stamp.
     is_configured: bool,
-    /// The reason why the stamp is not taken, or why the unit that was given may be wrong.
+    /// The reason why the field is not taken as the stamp, or why the given unit may be wrong.
     doubt: Option<String>,
-    /// True if a message has been read.
+    /// True if a stamp has been looked for in a message.
     has_begun: bool,
-    /// The stamp and the time of publication of the first message with a stamp, and of the last, ns.
+    /// Stamp and time of publication, ns, of the first message with a stamp, and of the last.
     span: Option<[[i64; 2]; 2]>,
 }
 
 enum Form {
-    /// Seconds, and nanoseconds.
+    /// Paths of two fields: seconds, and nanoseconds.
     Parts([Path; 2]),
-    /// A number whose unit is not known yet.
+    /// A number whose unit is to be guessed from the first message with a stamp.
     Number,
     Units(TimeUnit),
 }
@@ -94,7 +98,7 @@ impl Stamp {
         })
     }
 
-    /// Takes the number at the path and in the unit that a configuration names; `None` if the field is not a number.
+    /// Makes the reader for a configuration that names the field and the unit of the stamp; `None` if the field is not a number.
     pub(super) fn configured(path: &str, fields: &Fields, unit: TimeUnit) -> Option<Self> {
         let (path, field) = Path::find(path, fields).ok()?;
         let is_number = field.data_type().is_numeric();
@@ -113,12 +117,13 @@ impl Stamp {
         self
     }
 
-    /// True if the field at a path is a struct that holds only the stamp.
+    /// True if `path` is a struct that holds only the stamp's seconds and nanoseconds.
     pub(super) fn is_at(&self, path: &str) -> bool {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
-    /// Formats a line for the user on a stamp that is a number: the unit that was guessed, or a doubt.
+    /// Formats a line for the user about a stamp that is a number: the guessed unit, or a doubt; `None` if there is nothing to
+    /// tell.
     pub(super) fn guess(&self) -> Option<String> {
         match &self.form {
             Form::Parts(_) => None,
@@ -133,7 +138,7 @@ impl Stamp {
         }
     }
 
-    /// Formats a line for the user if a number advances at another pace than the publications.
+    /// Formats a line for the user if stamps advance 100 times faster or slower than the publications; `None` if not.
     fn pace(&self, unit: TimeUnit) -> Option<String> {
         let [[first, first_published], [last, last_published]] = self.span?;
         let (by_ns, published_by_ns) = (last.abs_diff(first), last_published.saturating_sub(first_published));
@@ -148,12 +153,12 @@ impl Stamp {
         })
     }
 
-    /// Reads the stamp of a message, ns. `None` if there is no stamp, it is 0, or its unit is not known. The unit of a number is
-    /// the one in which the first stamp is nearest to its message's publication.
+    /// Reads the stamp of a message, ns. Returns `None` if the message has no stamp, the stamp is 0, or its unit is not known. The
+    /// unit of a number is the one in which the first stamp is nearest to its message's publication.
     ///
     /// # Errors
-    /// If the nanoseconds are a second or more, or a number is in another unit than those before it. If a stamp that a
-    /// configuration names is not a time.
+    /// If the nanoseconds are a second or more, or a number is in another unit than the numbers before. If a configuration names
+    /// the stamp, and its value is not a time.
     pub(super) fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
         let read = self.find(payload, published_ns);
         self.has_begun = true;
@@ -258,10 +263,11 @@ impl Stamp {
     }
 }
 
-/// Chooses the time that is nearest to its publication, and its unit; `None` for 0, which has no unit.
+/// Chooses the unit in which a number is nearest to its publication. Returns the time, ns, and the unit; `None` for 0, which has no
+/// unit. `times` are the number's times in all units.
 ///
 /// # Errors
-/// If no time is within a day of the publication, the next one is not much further away, or the publication is at 0.
+/// If no time is within a day of the publication, the second nearest is not much further away, or the publication is at 0.
 fn nearest(times: [(Option<i64>, TimeUnit); 4], published_ns: i64) -> Result<Option<(i64, TimeUnit)>, String> {
     let times = times.into_iter().filter_map(|(ns, unit)| Some((ns?, unit)));
     let mut times: Vec<_> = times.map(|(ns, unit)| (ns.abs_diff(published_ns), ns, unit)).collect();
@@ -356,7 +362,7 @@ mod tests {
         );
         let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
         assert_eq!(stamp.read(&payload(12.5), 12_600_000_000), Ok(Some(12_500_000_000)));
-        // Its steps are 0.98 ms from 8192 s on.
+        // Steps of float32 are 0.98 ms from 8192 s on.
         let mut stamp = Stamp::of(payload(0.0).fields()).unwrap();
         assert_eq!(stamp.read(&payload(9000.0), 9000 * S), Ok(Some(9000 * S)));
     }

@@ -1,4 +1,4 @@
-//! Types of ROS in which messages are written.
+//! Types of ROS in which messages are written. A type for samples is used only if it has a field for every value of the message.
 
 use super::interfaces;
 use super::types::{self, Type};
@@ -10,16 +10,16 @@ pub(super) const JOINT_STATE: &str = "sensor_msgs/msg/JointState";
 pub(super) const POINT_CLOUD2: &str = "sensor_msgs/msg/PointCloud2";
 pub(super) const STRING: &str = "std_msgs/msg/String";
 
-/// A type that holds only numbers beside its header.
+/// A message type of ROS that holds only numbers beside its header.
 #[derive(Debug)]
 pub(super) struct Standard {
     pub name: &'static str,
     pub of: Arc<Type>,
-    /// Paths of the numbers that make a sample, in their order.
+    /// Paths of the numbers that make a sample, in the order of its values.
     pub columns: Vec<String>,
 }
 
-/// Types that hold only numbers beside their header, PoseStamped first.
+/// Message types for samples, PoseStamped first.
 static SAMPLES: LazyLock<Vec<Standard>> = LazyLock::new(|| {
     let names = [
         "geometry_msgs/msg/PoseStamped",
@@ -31,8 +31,8 @@ static SAMPLES: LazyLock<Vec<Standard>> = LazyLock::new(|| {
     names.into_iter().filter_map(Standard::new).collect()
 });
 
-/// Prefixes of a pose's names that are not those of ROS: before `x`, `y`, `z` of its position, and `x`, `y`, `z`, `w` of its
-/// rotation.
+/// Prefixes of names that mark a pose, beside the names that PoseStamped has: before `x`, `y`, `z` of the position, and before `x`,
+/// `y`, `z`, `w` of the rotation.
 const POSES: [[&str; 2]; 3] = [
     ["", "q"],
     ["transform.translation.", "transform.rotation."],
@@ -61,7 +61,7 @@ impl Standard {
         Some(Self { name, of, columns })
     }
 
-    /// Returns the type for samples whose values have these names.
+    /// Returns the message type for samples whose values have these names; `None` if no type has them.
     pub(super) fn of_samples(names: &[String]) -> Option<&'static Self> {
         let is_pose = |[position, rotation]: &[&str; 2]| {
             let values = [position; 3].into_iter().zip(["x", "y", "z"]);
@@ -76,12 +76,12 @@ impl Standard {
     }
 }
 
-/// The `ros2msg` schema of a type.
+/// Returns the `ros2msg` schema of a message type; an empty text if the type is not known.
 pub(super) fn schema(name: &str) -> String {
     interfaces::schema(name).unwrap_or_default()
 }
 
-/// Makes the schema of a type of ours: the fields that all such types have, and then `columns`.
+/// Makes the schema of a message type of the form `exact`: the fields that all such types have, and then `columns`.
 pub(super) fn own_schema(columns: &str) -> String {
     let fields = "std_msgs/Header header\nint64 timestamp_ns\nint64[] shape\nstring[] names\nint64[] timestamps_ns\n\
                   int64[] valid\nint64[] age_ns\nstring metadata\nuint32 rows\n";

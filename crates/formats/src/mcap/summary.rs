@@ -1,4 +1,5 @@
-//! Summary at the end of an MCAP file, which repeats its schemas and channels and has an index of its chunks.
+//! Summary at the end of an MCAP file, which repeats its schemas and channels and has an index of its chunks. A summary that is
+//! damaged counts as absent.
 
 use super::record::{Fields, HEAD, MOST_BYTES, Record, head};
 use mcap::MAGIC;
@@ -7,25 +8,26 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Bound;
 
-/// Bytes of a footer: the positions of the summary and of its offsets, and its CRC.
+/// Number of bytes of a footer: the positions of the summary and of its offsets, and its CRC.
 pub(super) const FOOTER: u64 = 20;
-/// Bytes of a footer with its head, and of the magic behind it.
+/// Number of bytes of a footer with its head, and of the magic bytes behind it.
 const TAIL: u64 = HEAD as u64 + FOOTER + MAGIC.len() as u64;
 const BEFORE_CRC: usize = HEAD + 16;
 
 #[derive(Default)]
 pub(super) struct Summary {
     bytes: Vec<u8>,
-    /// Channels of the messages of each chunk, by its position.
+    /// Ids of the channels whose messages are in each chunk, by the chunk's position in the file.
     chunks: BTreeMap<u64, Vec<u16>>,
-    /// The earliest log time of the messages from each chunk on, by the chunk's position; and the latest log time of all messages.
+    /// Earliest log time of the messages from each chunk on, ns, by the chunk's position in the file.
     earliest: BTreeMap<u64, u64>,
+    /// Latest log time of all messages in chunks, ns.
     latest: u64,
 }
 
 impl Summary {
-    /// Reads the summary of a file of `length` bytes, whose records begin at byte `from`. Returns an empty summary if there is none
-    /// that is whole.
+    /// Reads the summary of a file of `length` bytes, whose records begin at byte `from`. Returns an empty summary if the file has
+    /// none, or if the summary is damaged.
     pub(super) fn read(file: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Self> {
         let Some(footer_at) = length.checked_sub(TAIL).filter(|&at| at >= from) else {
             return Ok(Self::default());
@@ -72,7 +74,7 @@ impl Summary {
         })
     }
 
-    /// The schemas and channels.
+    /// Returns the schemas and channels that the summary repeats.
     pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
         split(&self.bytes).filter_map(|(op, body)| match op {
             // The number 0 stands for no schema.
@@ -85,23 +87,23 @@ impl Summary {
         })
     }
 
-    /// True if a chunk begins at this byte.
+    /// True if the index has a chunk that begins at byte `at`.
     pub(super) fn has_chunk(&self, at: u64) -> bool {
         self.chunks.contains_key(&at)
     }
 
-    /// Position of the first chunk behind this byte.
+    /// Returns the position of the first chunk behind byte `at`; `None` if there is no further chunk.
     pub(super) fn next_chunk(&self, at: u64) -> Option<u64> {
         let mut behind = self.chunks.range((Bound::Excluded(at), Bound::Unbounded));
         behind.next().map(|(&at, _)| at)
     }
 
-    /// The earliest log time in the chunks from this byte on; `u64::MAX` if they have no message.
+    /// Returns the earliest log time in the chunks from byte `at` on, ns; `u64::MAX` if they have no message.
     pub(super) fn earliest_from(&self, at: u64) -> u64 {
         self.earliest.range(at..).next().map_or(u64::MAX, |(_, &time)| time)
     }
 
-    /// False if there are chunks, and all of their messages were logged at 0.
+    /// False if there are chunks, and the log times of all their messages are 0.
     pub(super) fn has_log_times(&self) -> bool {
         self.latest > 0 || self.chunks.is_empty()
     }
@@ -111,7 +113,7 @@ impl Summary {
         !self.chunks.is_empty()
     }
 
-    /// Topics of the messages in the chunk at this byte, in words.
+    /// Names the topics of the messages in the chunk at byte `at`, as the end of a sentence; an empty text if they are not known.
     pub(super) fn topics_at(&self, at: u64) -> String {
         let channels = self.records().filter_map(|record| match record {
             Record::Channel(channel) => Some((channel.id, channel.topic)),
@@ -127,7 +129,7 @@ impl Summary {
     }
 }
 
-/// The opcodes and bodies of the records in these bytes, as far as they are whole.
+/// Splits bytes into the opcodes and bodies of their records, as far as records are whole.
 fn split(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (op, length) = head(rest)?;

@@ -1,34 +1,36 @@
-//! Counts of a topic's messages, such as those without a stamp and those that can't be read.
+//! Counts of a topic's messages, such as those without a stamp and those that can't be read. Whatever is left out or changed is
+//! counted, and becomes a line for the user.
 
 use robocache_stream::{MessageError, SelectError};
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// Counts of a topic's messages, for the lines at the end.
+/// Counts of a topic's messages, from which the lines for the user are made.
 #[derive(Default)]
 pub(super) struct Tally {
     pub messages: u64,
     pub unstamped: u64,
-    /// The largest distance of a stamp from the publication of its message, ns, and the number of stamps over a day from it.
+    /// Largest distance of a stamp from the publication of its message, ns.
     apart_ns: u64,
+    /// Number of stamps more than a day from the publication of their messages.
     far: u64,
-    /// Messages with a key that their type does not have.
+    /// Messages with a key that their type lacks.
     pub unknown: CountAndFirst,
-    /// Messages with an object that has a key several times.
+    /// Messages in which a JSON object has the same key several times.
     pub twice: CountAndFirst,
-    /// Whole numbers that the decoder rounded to float64; selectors count their own.
+    /// Whole numbers that the decoder rounded to float64. Those that a stream's selector rounds are not counted here.
     pub rounded: CountAndFirst,
-    /// Messages without a value, before the first that has one.
+    /// Number of messages without a value, before the first message that has one.
     pub empty: u64,
-    /// Messages that hold nothing that can be taken.
+    /// Messages that are not damaged, but of which no stream can hold the values.
     pub refused: CountAndFirst,
-    /// Messages that are not of their type, or contradict themselves.
+    /// Messages that can't be decoded as their type, or that contradict themselves.
     pub broken: CountAndFirst,
 }
 
-/// The reason why a message gives no sample.
+/// The reason why a message gives no sample, in words.
 pub(super) enum Unfit {
-    /// The message is whole, but can't be used here.
+    /// The message is whole, but no stream can hold its values.
     Useless(String),
     /// The message contradicts its own description.
     Broken(String),
@@ -43,7 +45,7 @@ impl From<MessageError> for Unfit {
     }
 }
 
-/// Number of messages or values, and the reason for the first of them.
+/// Number of messages or values of one kind, and the reason given for the first.
 #[derive(Default)]
 pub(super) struct CountAndFirst {
     count: u64,
@@ -58,7 +60,8 @@ impl CountAndFirst {
         self.count += count;
     }
 
-    /// Formats a line for the user with the count and the first reason, if there are any.
+    /// Formats a line for the user: how many of `messages` messages are `what`, and the reason for the first; `None` if the count
+    /// is 0.
     pub(super) fn line(&self, messages: u64, what: &str) -> Option<String> {
         let Self { count, first } = self;
         (*count > 0).then(|| format!("of {messages} messages {count} {what}, the first: {first}"))
@@ -66,7 +69,7 @@ impl CountAndFirst {
 }
 
 impl Tally {
-    /// Counts a message that has no stamp, or measures how far its stamp is from its publication.
+    /// Counts a message without a stamp, or measures how far the message's stamp is from its publication.
     pub(super) fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
         match stamp_ns {
             None => self.unstamped += 1,
@@ -78,7 +81,8 @@ impl Tally {
         }
     }
 
-    /// Formats a line for the user if messages without a stamp got the time of publication, but other stamps are of another clock.
+    /// Formats a line for the user if messages without a stamp got the time of publication, but other stamps are from another
+    /// clock; else `None`.
     pub(super) fn far_from_others(&self) -> Option<String> {
         let (messages, unstamped) = (self.messages, self.unstamped);
         (unstamped > 0 && self.apart_ns > DAY_NS).then(|| {
@@ -90,15 +94,15 @@ impl Tally {
         })
     }
 
-    /// Words for numbers that are rounded to float64.
+    /// Words of a line for the user that counts numbers rounded to float64.
     pub(super) const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
 
-    /// True if nothing of any message could be taken.
+    /// True if there are messages, and all of them are counted in `refused`.
     pub(super) fn is_all_refused(&self) -> bool {
         self.messages > 0 && self.refused.count == self.messages
     }
 
-    /// Formats the lines for the user on the topic.
+    /// Formats the lines for the user about the topic's counts; empty if there is nothing to tell.
     pub(super) fn lines(&self) -> Vec<String> {
         let (messages, unstamped, far, empty) = (self.messages, self.unstamped, self.far, self.empty);
         let is_mixed = far > 0 && far + unstamped < messages;

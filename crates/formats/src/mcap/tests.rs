@@ -28,7 +28,7 @@ fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
     [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
 }
 
-/// Encodes a `DescriptorProto` of fields: number, label, type and the name of that type.
+/// Encodes a `DescriptorProto` of fields, each given as number, label, type and name of the type.
 fn message(name: &str, fields: &[(u64, u64, u64, &str)]) -> Vec<u8> {
     let field = |&(at, label, of, type_name): &(u64, u64, u64, &str)| {
         let named = bytes(6, type_name.as_bytes());
@@ -46,7 +46,7 @@ fn set(messages: &[Vec<u8>]) -> Vec<u8> {
     bytes(1, &[bytes(2, b"p"), messages.concat(), bytes(12, b"proto3")].concat())
 }
 
-/// Random number generator that needs no crate.
+/// Generator of random numbers that needs no crate, by its state.
 struct Chance(u64);
 
 impl Chance {

@@ -1,4 +1,5 @@
-//! Topics of a bag, as its schemas and channels describe them, and how their messages are read.
+//! Topics of a bag, as its schemas and channels describe them, and how their messages are read. Every message is counted. If it
+//! can't be decoded, the reason is kept with the count.
 
 use super::decoder::{Decoder, Encoding};
 use super::form::{ABOUT, About, FIRST, changes};
@@ -15,17 +16,17 @@ use robocache_stream::{MetadataRef, Selection, TimeUnit, key};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A decoded message, and the next of its parts.
+/// A decoded message, and how many of its streams and list elements were returned so far.
 pub(super) struct Decoded {
     pub topic: usize,
     pub payload: Arc<StructArray>,
-    /// Stamp in the message itself.
+    /// Stamp in the message itself, ns; `None` if the message has none.
     pub stamp_ns: Option<i64>,
     pub recorded_ns: i64,
     pub published_ns: i64,
     pub part: usize,
     pub element: usize,
-    /// True if a part of the message could not be taken.
+    /// True if the values for one of the message's streams could not be taken.
     pub is_refused: bool,
 }
 
@@ -35,7 +36,7 @@ impl Decoded {
         (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
     }
 
-    /// Returns the next transform, as a struct of one row.
+    /// Returns the next transform of the message, as a struct of one row; `None` behind the last.
     pub(super) fn next_transform(&mut self, transforms: &Transforms) -> Option<StructArray> {
         let all = match transforms.is_list {
             true => self.payload.column(0).as_list_opt::<i32>()?.values().as_struct_opt()?,
@@ -47,28 +48,28 @@ impl Decoded {
     }
 }
 
-/// The encoding whose messages describe themselves.
+/// Name of the encoding JSON, whose messages can be decoded without a schema.
 const JSON: &str = "json";
 
-/// Topics of all files, with the schemas and channels of the open file.
+/// Topics of all files of a bag, with the schemas and channels of the open file.
 #[derive(Default)]
 pub(super) struct Topics {
-    /// Selections of a configuration, by the names of streams.
+    /// Selections of a configuration, by the names of their streams.
     pub selections: HashMap<String, Selection>,
-    /// The unit of stamps that are numbers, if it was given.
+    /// Unit of stamps that are numbers; `None` to guess the unit.
     pub unit: Option<TimeUnit>,
     schemas: HashMap<u16, OwnedSchema>,
-    /// Index of the topic of each channel of the open file.
+    /// Indices in `all` of the topics, by the ids of the open file's channels.
     channels: HashMap<u16, usize>,
     pub all: Vec<Topic>,
-    /// Number of messages of channels that the file does not describe.
+    /// Number of messages whose channel the file does not describe.
     pub undescribed: u64,
     pub differences: Differences,
-    /// Buffer for a message that was compressed by itself.
+    /// Buffer for a message that is compressed by itself.
     unpacked: Vec<u8>,
 }
 
-/// An owned copy of a schema.
+/// Copy of a schema: it outlives the chunk that it was read from.
 #[derive(Clone, PartialEq)]
 struct OwnedSchema {
     name: String,
@@ -80,39 +81,41 @@ pub(super) struct Topic {
     pub name: String,
     encoding: String,
     schema: Option<OwnedSchema>,
-    /// Description of the channel and metadata of the first message, if robocache wrote the channel.
+    /// Two texts in the channel's metadata, if robocache wrote the channel: the channel's description, and the metadata of its
+    /// stream's first message.
     own: Option<[String; 2]>,
     pub content: Result<Content, String>,
-    /// True if the schema of the topic is not in the file.
+    /// True if the channel has a schema, but the file lacks it.
     is_lost: bool,
-    /// Index of the form among those of the same topic, known from the first message on. Each form has streams of its own.
+    /// Index of the topic's set of fields among the different sets that topics of the same name have; `None` before the first
+    /// message. Each set has streams of its own.
     pub form: Option<usize>,
-    /// Name of the first form's schema, if this is another form.
+    /// Name of the schema with the first set of fields of this topic's name; `None` if the topic has the first set.
     first: Option<String>,
     pub tally: Tally,
 }
 
-/// Use of the messages of a topic.
+/// Use of a topic's messages (restore, select or ignore), with the state that the use needs.
 pub(super) enum Content {
     Foreign(Plan),
-    /// Messages of a stream that robocache wrote.
+    /// Messages of a stream that robocache wrote, to be restored as they were.
     Own(Box<Own>),
-    /// Differences of the next message of this stream from its first.
+    /// Differences between the metadata of the next message and of the first, in the stream with this name.
     Differences(String),
-    /// Copies of another topic's data, for viewers.
+    /// Copies of another topic's data, for viewers: they are not read.
     View,
-    /// Messages whose type is decided by the first one.
+    /// Messages whose type is decided by the first message.
     Undetermined(Option<Selection>),
 }
 
 impl Topics {
-    /// Drops schemas and channels: their numbers are valid in one file only.
+    /// Drops all schemas and channels: their ids are valid in one file only.
     pub(super) fn forget_ids(&mut self) {
         self.schemas.clear();
         self.channels.clear();
     }
 
-    /// Takes in a schema or a channel.
+    /// Stores a schema, or adds the topic of a channel. Ignores messages.
     pub(super) fn describe(&mut self, record: Record<'_>) {
         match record {
             Record::Schema(schema) => {
@@ -166,7 +169,7 @@ impl Topics {
         self.channels.insert(channel.id, at);
     }
 
-    /// Sets the form of a topic's messages. If a topic has schemas with different fields, each is another form, unless a
+    /// Sets the index `form` of a topic. Channels of one topic whose schemas have different fields get different indices, unless a
     /// configuration selects the values.
     fn find_form(&mut self, at: usize) {
         let fields = |topic: &Topic| match &topic.content {
@@ -189,7 +192,7 @@ impl Topics {
         (topic.form, topic.first) = (Some(form), first);
     }
 
-    /// Decodes a message. `None` if no part of it can be taken.
+    /// Decodes a message. Returns `None` if nothing of it can be taken; an undecodable message is counted with the reason.
     pub(super) fn message(&mut self, raw: RawMessage<'_>) -> Option<Decoded> {
         let Some(&at) = self.channels.get(&raw.channel) else {
             self.undescribed += 1;
@@ -202,7 +205,7 @@ impl Topics {
         })
     }
 
-    /// Decodes a message of a topic.
+    /// Decodes a message of the topic with index `at`; `None` if the message holds nothing for a stream.
     fn read(&mut self, at: usize, raw: RawMessage<'_>) -> Result<Option<Decoded>, String> {
         let topic = &mut self.all[at];
         topic.tally.messages += 1;
@@ -373,7 +376,7 @@ impl Topic {
         }
     }
 
-    /// Formats a line for the user that begins with the topic.
+    /// Formats a line for the user that begins with the topic and its type.
     fn line(&self, words: &str) -> String {
         format!("{} ({}): {words}", self.name, self.kind())
     }

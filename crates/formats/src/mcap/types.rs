@@ -1,18 +1,18 @@
-//! Types of messages, as a bag describes them.
+//! Types of messages, as a bag describes them. A type has a bounded number of values, whatever its description says.
 
 use arrow_schema::{DataType, Field as ArrowField, Fields};
 use robocache_device::Dtype;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The most values and structs of a type; those of a sequence count once.
+/// Largest number of values and structs in a type; the elements of a sequence count as one.
 const MOST_VALUES: usize = 65_536;
 
-/// A struct: its fields in their order.
+/// A message type, or a struct within one: its fields in their order.
 #[derive(Debug, PartialEq)]
 pub(super) struct Type {
     pub fields: Vec<Field>,
-    /// Number of values and structs; those of a sequence count once.
+    /// Number of values and structs in the type; the elements of a sequence count as one.
     values: usize,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Flag,
     Number(Dtype),
     Text,
-    /// A byte string that is an element of a list. A single field of bytes is a list of uint8.
+    /// A byte string that is an element of a list. A single field of bytes is a list of uint8 instead.
     Bytes,
     Struct(Arc<Type>),
     /// Data that are not decoded, such as a message within itself.
@@ -41,9 +41,9 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     One,
-    /// An array of this length.
+    /// An array of this number of elements.
     Array(usize),
-    /// A list, whose length each message states.
+    /// A list with any number of elements, which each message states.
     Sequence,
 }
 
@@ -62,8 +62,8 @@ impl Kind {
 }
 
 impl Type {
-    /// The fields of the Arrow struct that a message becomes. They are as the ROS 2 bridge sends them, but arrays have their length
-    /// in the type.
+    /// Returns the fields of the Arrow struct that a message becomes. They are as dora's ROS 2 bridge sends them, but arrays have
+    /// their length in the type.
     pub(super) fn arrow_fields(&self) -> Fields {
         let fields = self.fields.iter().map(|field| {
             let one = field.kind.arrow_type();
@@ -78,16 +78,16 @@ impl Type {
         fields.collect()
     }
 
-    /// True if the type has no values: at most structs without values.
+    /// True if the type has no values: only structs without values, or no fields.
     pub(super) fn is_empty(&self) -> bool {
         let is_empty = |field: &Field| matches!(&field.kind, Kind::Struct(of) if of.is_empty());
         self.fields.iter().all(is_empty)
     }
 
-    /// Makes the type with these fields.
+    /// Makes the type with these fields, in their order.
     ///
     /// # Errors
-    /// If there are more values than a type may have, or two fields have the same name.
+    /// If the fields have more values than a type may have, or two fields have the same name.
     pub(super) fn new(fields: Vec<Field>) -> Result<Arc<Self>, String> {
         let mut names = HashSet::with_capacity(fields.len());
         if let Some(twice) = fields.iter().find(|field| !names.insert(field.name.as_str())) {
@@ -105,7 +105,8 @@ impl Type {
     }
 }
 
-/// Parses a `ros2msg` schema: the fields of `name`, then those of the types in it, each behind a line of `=` and its name.
+/// Parses a `ros2msg` schema: the fields of the type `name`, then those of the types in it, each behind a line of `=` and a line
+/// with its name.
 pub(super) fn from_ros2msg(name: &str, text: &str) -> Result<Arc<Type>, String> {
     let mut texts = HashMap::from([
         ("builtin_interfaces/Time".to_owned(), "int32 sec\nuint32 nanosec"),
@@ -147,7 +148,7 @@ fn short(name: &str) -> String {
 struct Types<'a> {
     texts: HashMap<String, &'a str>,
     made: HashMap<String, Arc<Type>>,
-    /// Types that are being made.
+    /// Names of the types that are being made now, from the outermost to the innermost.
     open: Vec<String>,
 }
 
@@ -183,7 +184,7 @@ impl Types<'_> {
         Ok(made)
     }
 
-    /// Parses a line of the type `within`; `None` for a constant.
+    /// Parses a line of a `ros2msg` schema as a field of the type `within`; `None` for a line with a constant.
     fn field(&mut self, within: &str, line: &str) -> Result<Option<Field>, String> {
         let package = within.split_once('/').map_or("", |(package, _)| package);
         let refused = || format!("line `{line}` is not a field (allowed: a type and a name)");
@@ -208,7 +209,7 @@ impl Types<'_> {
                 _ => return Err(refused()),
             },
         };
-        // Without the bound on a text's length.
+        // The bound on a text's length is dropped.
         let of = of.split_once("<=").map_or(of, |(of, _)| of);
         // ROS has our names of number types, but neither float16 nor bfloat16.
         let number = Dtype::from_name(of).filter(|dtype| !matches!(dtype, Dtype::Float16 | Dtype::BFloat16));

@@ -1,10 +1,10 @@
-//! Clouds of the occupied cells of voxel grids, for viewers.
+//! Clouds of the occupied cells of voxel grids, for viewers. A cell is a point at its centre, and empty cells give no points.
 
 use super::encoder::Cdr;
 use robocache_device::{Dtype, Values};
 use robocache_stream::{Message, form};
 
-/// Origin, size and number of a grid's cells.
+/// Origin and size of a grid's cells, m, and number of cells along each axis.
 struct Grid {
     origin_m: [f64; 3],
     size_m: [f64; 3],
@@ -27,19 +27,19 @@ impl Grid {
         self.shape.iter().copied().fold(1, usize::saturating_mul)
     }
 
-    /// The centre of a cell, m.
+    /// Returns the centre of a cell, m, by its indices along the axes.
     fn centre(&self, cell: [f64; 3]) -> [f32; 3] {
         std::array::from_fn(|axis| (self.origin_m[axis] + (cell[axis] + 0.5) * self.size_m[axis]) as f32)
     }
 
-    /// The centre of a cell, m, by its row-major index.
+    /// Returns the centre of a cell, m, by its row-major index in the grid.
     fn centre_of(&self, cell: usize) -> [f32; 3] {
         let [_, y, z] = self.shape;
         self.centre([cell / (y * z), cell / z % y, cell % z].map(|at| at as f64))
     }
 }
 
-/// Writes the occupied cells of a grid as a cloud; `None` if the message is not a grid.
+/// Writes the occupied cells of a voxel grid as a cloud of points to `data`; `None` if the message can't be drawn as one.
 pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     let grid = Grid::of(message)?;
     let names = form::channels.get(&message.header).unwrap_or_default();
@@ -83,7 +83,7 @@ pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     Some(())
 }
 
-/// Appends the centres and channels of those cells of `[C, X, Y, Z]` that have a value other than 0.
+/// Appends the centres and channels of the cells of `[C, X, Y, Z]` that have a value other than 0.
 fn dense(grid: &Grid, values: Values<'_>, channels: usize, points: &mut Vec<f32>) {
     let cells = grid.cells();
     let mut floats = vec![0.0; values.len()];

@@ -1,3 +1,6 @@
+//! Writer of streams as messages of ROS 2 in an MCAP file. Whatever form a message gets, the bytes that a reader gives back are
+//! those that were appended.
+
 use super::chunks::Chunks;
 use super::encoder::Cdr;
 use super::form::{ABOUT, About, FIRST, Form, element};
@@ -13,22 +16,22 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a message. The rest of its chunk takes less than the difference.
+/// Largest size of an encoded message, bytes. The rest of the message's chunk takes less than the difference.
 const MOST_DATA: u64 = MOST_BYTES - 4096;
 
-/// Keys that have a field of their own in a type of ours, if they are not empty.
+/// Keys of metadata that have a field of their own in messages of the form `exact`, if they are not empty.
 pub(super) const LISTS: [&str; 4] = [key::shape, key::timestamps_ns, key::valid, form::age_ns.name];
 
-/// Writer of streams into a new MCAP file, as messages of ROS 2 in CDR: `docs/formats.md` says which.
+/// Writer of streams into a new MCAP file, as messages of ROS 2 in CDR. `docs/formats.md` says which message types are used.
 ///
-/// [`Reader`](super::Reader) reads the same messages from it, to the byte. The file is complete once [`finish`](Self::finish)
-/// returns.
+/// [`Reader`](super::Reader) reads the same messages from the file, to the byte. The file is complete after
+/// [`finish`](Self::finish) has returned.
 pub struct Writer {
     path: PathBuf,
     chunks: Chunks,
     streams: Vec<StreamChannels>,
     topics: HashSet<String>,
-    /// The schemas of types of ours, by their names.
+    /// Schemas of the message types that robocache makes, by the names of the types.
     schemas: HashMap<String, String>,
     data: Cdr,
 }
@@ -38,24 +41,24 @@ struct StreamChannels {
     topic: String,
     has_arrivals: bool,
     first: Metadata,
-    /// A channel for each form that messages of the stream have had.
+    /// Channels of the stream's messages, one for each form that messages have had.
     channels: Vec<Channel>,
-    /// Channels beside those of the messages: `metadata` for differences of metadata, `view` for the occupied cells of a voxel
-    /// grid.
+    /// Channels beside those of the messages, by their forms: `metadata` for differences of metadata, `view` for the occupied cells
+    /// of a voxel grid.
     beside: Vec<(&'static str, u16)>,
     scratch: Metadata,
 }
 
-/// Channel of the messages of a form.
+/// Channel of a stream's messages of one form.
 struct Channel {
     form: Form,
     number: u16,
-    /// The columns that all messages of the channel have.
+    /// Columns that each message of the channel has.
     columns: Vec<ColumnSpec>,
 }
 
 impl Writer {
-    /// Creates a file.
+    /// Creates an MCAP file.
     ///
     /// # Errors
     /// If the file exists already, or can't be created.
@@ -73,10 +76,11 @@ impl Writer {
         })
     }
 
-    /// Adds a message of `stream`. Its `arrival_ns` is kept if the first message of the stream has one.
+    /// Adds a message of `stream`. The `arrival_ns` of the message is kept if the first message of the stream has one.
     ///
     /// # Errors
-    /// If the message can't be written in its stream: it is left out, and others may follow. If the file can't be written.
+    /// If the message can't be written in its stream: the message is left out, and the writer can go on. If the file can't be
+    /// written.
     pub fn append(&mut self, stream: &str, message: &Message) -> Result<(), Error> {
         let refused = |problem: &str| Error::message(stream, problem);
         if message.columns().is_empty() {
@@ -99,11 +103,6 @@ impl Writer {
 
         let form = Form::of(message);
         let channel = self.channel(at, form, message).map_err(|problem| refused(&problem))?;
-        if form != Form::Exact
-            && let Some((channel, data)) = self.differences(at, message)
-        {
-            self.write(channel, log_time, published, &data)?;
-        }
         let mut data = std::mem::take(&mut self.data);
         data.clear();
         match form {
@@ -113,7 +112,10 @@ impl Writer {
             Form::Exact => exact(message, &mut data),
         }
         let written = match data.bytes.len() as u64 {
-            ..=MOST_DATA => self.write(channel, log_time, published, &data.bytes),
+            // The differences come first, and only with their message: a reader takes them for the next one.
+            ..=MOST_DATA => self
+                .write_differences(at, form, message, log_time, published)
+                .and_then(|()| self.write(channel, log_time, published, &data.bytes)),
             bytes => Err(refused(&format!("a message of {bytes} bytes (allowed: {MOST_DATA})"))),
         };
         self.data = data;
@@ -121,7 +123,7 @@ impl Writer {
         self.view(at, message, log_time, published)
     }
 
-    /// Ends the file, and waits until the system has put it on the disk.
+    /// Ends the file, and waits until the system has put the file on the disk. Later messages are refused.
     ///
     /// # Errors
     /// If the file can't be written.
@@ -129,12 +131,31 @@ impl Writer {
         self.chunks.finish().map_err(|source| Error::io(&self.path, source))
     }
 
+    /// Writes how the metadata of a message differ from those of its stream's first message, if they do and the form has no place
+    /// for them.
+    fn write_differences(
+        &mut self,
+        at: usize,
+        form: Form,
+        message: &Message,
+        log_time: u64,
+        published: u64,
+    ) -> Result<(), Error> {
+        if form == Form::Exact {
+            return Ok(());
+        }
+        match self.differences(at, message) {
+            Some((channel, data)) => self.write(channel, log_time, published, &data),
+            None => Ok(()),
+        }
+    }
+
     fn write(&mut self, channel: u16, log_time: u64, published: u64, data: &[u8]) -> Result<(), Error> {
         let written = self.chunks.message(channel, log_time, published, data);
         written.map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Returns the index of a stream. A new stream begins with this message.
+    /// Returns the index of a stream. A new stream begins with `message`.
     fn stream(&mut self, name: &str, message: &Message) -> usize {
         if let Some(at) = self.streams.iter().position(|stream| stream.name == name) {
             return at;
@@ -154,7 +175,8 @@ impl Writer {
         self.streams.len() - 1
     }
 
-    /// Returns the channel for messages of a form, and adds it if it is new.
+    /// Returns the number of the channel for messages of a form, and adds the channel if it is new. `at` is the index of the
+    /// stream.
     fn channel(&mut self, at: usize, form: Form, message: &Message) -> Result<u16, String> {
         let stream = &self.streams[at];
         if let Some(channel) = stream.channels.iter().find(|channel| channel.form == form) {
@@ -192,7 +214,8 @@ impl Writer {
         Ok(number)
     }
 
-    /// Returns the channel for data beside a stream's messages, in a form of its own, and adds it if it is new.
+    /// Returns the number of the channel for data beside a stream's messages, and adds a new channel. Returns `None` if the channel
+    /// can't be added. `form` says what the data are: `metadata` or `view`.
     fn beside(&mut self, at: usize, form: &'static str, suffix: &str, kind: &str) -> Option<u16> {
         let stream = &self.streams[at];
         if let Some((_, channel)) = stream.beside.iter().find(|(known, _)| *known == form) {
@@ -222,7 +245,9 @@ impl Writer {
         channel.map_err(|error| error.to_string())
     }
 
-    /// Encodes the differences of a message's metadata from those of its stream's first message. Returns their channel, too.
+    /// Encodes the differences between a message's metadata and the metadata of its stream's first message.
+    ///
+    /// Returns the number of the channel for differences, and the bytes; `None` if there are no differences.
     fn differences(&mut self, at: usize, message: &Message) -> Option<(u16, Vec<u8>)> {
         let stream = &mut self.streams[at];
         metadata_of(message, &mut stream.scratch);
@@ -238,7 +263,7 @@ impl Writer {
         Some((channel, data.bytes))
     }
 
-    /// Writes the occupied cells of a voxel grid as a cloud, beside the grid itself.
+    /// Writes the occupied cells of a voxel grid as a cloud for viewers, beside the grid itself. Does nothing for other messages.
     fn view(&mut self, at: usize, message: &Message, log_time: u64, published: u64) -> Result<(), Error> {
         let mut data = Cdr::new();
         if super::voxels::cloud(message, &mut data).is_none() {
@@ -251,7 +276,7 @@ impl Writer {
     }
 }
 
-/// Makes a type of ours for messages with these columns. Returns its name, which is unique, and its schema.
+/// Makes a message type for messages with these columns. Returns the name of the type, which is unique, and its schema.
 fn own_type(stream: &str, message: &Message, taken: &mut HashMap<String, String>) -> (String, String) {
     let mut columns = String::new();
     for (i, column) in message.columns().iter().enumerate() {
@@ -275,7 +300,7 @@ fn own_type(stream: &str, message: &Message, taken: &mut HashMap<String, String>
     (name, schema)
 }
 
-/// Copies the metadata but the stamp, sorted by their keys.
+/// Copies the metadata of a message to `out`, but the stamp, and sorts the entries by their keys.
 fn metadata_of(message: &Message, out: &mut Metadata) {
     out.clear();
     for (name, value) in message.header.iter() {
@@ -387,7 +412,7 @@ fn cloud(message: &Message, data: &mut Cdr) {
     }
 }
 
-/// The bytes of a list, none if it is absent.
+/// Returns the bytes of a list of integers; none if the list is absent.
 fn numbers(list: Option<&[i64]>) -> &[u8] {
     bytemuck::cast_slice(list.unwrap_or_default())
 }

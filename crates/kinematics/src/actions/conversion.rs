@@ -1,3 +1,6 @@
+//! Conversion of chunks of a policy's actions from one kind to another, in float64. A chunk is refused as a whole if one of its
+//! steps can't be converted.
+
 use super::error::{ConversionError, StepError};
 use super::pose::{DeltaFrame, PoseKind};
 use super::rotation::RotationForm;
@@ -8,27 +11,27 @@ use crate::limits::ROUNDING;
 use crate::model::{Model, pose_of};
 use robocache_geometry::RigidTransform;
 
-/// Meaning of an action's numbers.
+/// Meaning of the numbers of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Values: [`ValueKind::Absolute`].
+    /// Absolute values, such as joints: [`ValueKind::Absolute`].
     Absolute,
-    /// Offsets of values to the reference: [`ValueKind::Relative`].
+    /// Offsets of values from those of the reference: [`ValueKind::Relative`].
     Relative,
-    /// Offsets of values to the step before: [`ValueKind::Delta`].
+    /// Offsets of values from those of the step before: [`ValueKind::Delta`].
     Delta,
-    /// Velocities of values: [`ValueKind::Velocity`].
+    /// Velocities of values, per second: [`ValueKind::Velocity`].
     Velocity,
-    /// Poses: [`PoseKind::Absolute`].
+    /// Poses in the frame of the base: [`PoseKind::Absolute`].
     Pose,
     /// Poses in the frame of the reference: [`PoseKind::Relative`].
     RelativePose,
-    /// Motions from the pose before: [`PoseKind::Delta`].
+    /// Motions from the pose of the step before: [`PoseKind::Delta`].
     DeltaPose,
 }
 
 impl Kind {
-    /// All kinds.
+    /// List of all kinds of actions.
     pub const ALL: [Self; 7] = [
         Self::Absolute,
         Self::Relative,
@@ -39,7 +42,7 @@ impl Kind {
         Self::DeltaPose,
     ];
 
-    /// The name in configurations.
+    /// Name of the kind in configurations, such as `relative_pose`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Absolute => "absolute",
@@ -53,28 +56,28 @@ impl Kind {
     }
 }
 
-/// Configuration of a conversion.
+/// Configuration of a [`Conversion`] of actions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionConfig {
-    /// Meaning of the actions.
+    /// Kind of the actions to be converted.
     pub kind: Kind,
-    /// Meaning of the results.
+    /// Kind of the actions that the conversion returns.
     pub to: Kind,
-    /// Form of the rotation in actions that are poses.
+    /// Form of the rotation in the actions to be converted, if these are poses.
     pub rotation: RotationForm,
-    /// Form of the rotation in results that are poses.
+    /// Form of the rotation in the actions that the conversion returns, if these are poses.
     pub to_rotation: RotationForm,
-    /// Axes of `delta_pose`.
+    /// Axes of the motions in actions of the kind `delta_pose`, both converted and returned.
     pub frame: DeltaFrame,
-    /// Time from one step to the next, nanoseconds, of `velocity`.
+    /// Time from one step to the next, ns. It is needed if a kind is `velocity`, and has to be `None` if not.
     pub step_ns: Option<i64>,
-    /// Largest distance of joints from their poses, metres, and radians as the chord 2 sin(angle / 2). Joints within 1e-12 are
-    /// tried first; near a singularity, or for poses that were rounded, there may be none.
+    /// Largest distance between a pose and the pose of the joints found for it, metres, and radians as the chord 2 sin(angle / 2).
+    /// Joints within 1e-12 are sought first. Near a singularity, or for poses that were rounded, none may be as close.
     pub tolerance: f64,
 }
 
 impl ConversionConfig {
-    /// The conversion from one kind to another, with quaternions x y z w, and motions in the axes of the tool.
+    /// Configures the conversion from one kind to another, with quaternions x y z w, and motions in the axes of the tool.
     pub fn new(kind: Kind, to: Kind) -> Self {
         Self {
             kind,
@@ -88,22 +91,23 @@ impl ConversionConfig {
     }
 }
 
-/// Number of values in a row of each array of a conversion.
+/// Numbers of values in the arrays of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths {
-    /// Width of the reference; `None` if the conversion needs no reference.
+    /// Number of values of the reference; `None` if the conversion needs no reference.
     pub reference: Option<usize>,
-    /// Width of a step of the results.
+    /// Number of values in a step of the results.
     pub result: usize,
 }
 
 /// Converter of chunks of actions from one kind to another, in float64.
 ///
-/// A [`Chain`] converts between joints and poses; without one, values stay values and poses stay poses. Joints are found as by
-/// [`Solver::solve_next`], from the reference on: other joints for the same poses, if the arm has more than it needs. A chunk
-/// without joints within the limits and 1e-12 of its poses may have joints up to 1e-6 past the limits, as float32 rounds.
+/// With a [`Chain`], joints and poses are converted into each other; without a chain, values stay values and poses stay poses.
+/// Joints are found as by [`Solver::solve_next`], from the reference on. An arm with more joints than a pose needs may get other
+/// joints for the same poses. If no joints within the limits are within 1e-12 of the poses, joints may be up to 1e-6 past the
+/// limits, as float32 rounds.
 ///
-/// With a chain the reference is a row of joints; without one it is a row of values, or a pose x y z qx qy qz qw.
+/// With a chain, the reference is a row of joints. Without a chain, the reference is a row of values, or a pose x y z qx qy qz qw.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     from: Meaning,
@@ -111,43 +115,45 @@ pub struct Conversion {
     inverse: Option<Inverse>,
 }
 
-/// Solvers of joints for poses, and their chain.
+/// Solvers that find the joints for poses of a chain.
 #[derive(Clone, Debug)]
 struct Inverse {
-    /// Solvers in the order in which they are tried on a chunk: a fine one, a fine one with limits wider by [`ROUNDING`], and a
-    /// coarse one with these.
+    /// Solvers in the order in which they are tried on a chunk. The first has a tolerance of 1e-12. The second has the same
+    /// tolerance, and limits wider by [`ROUNDING`]. The third has the configured tolerance, and the wider limits.
     solvers: [Solver<f64>; 3],
-    /// A coarse solver with the limits of the file, to which joints past them are brought back.
+    /// Solver with the configured tolerance and the limits of the chain. It checks joints that are brought back to a limit.
     limited: Solver<f64>,
-    /// A solver with limits so wide that a step can't leave them, to say which limit a chunk does not keep.
+    /// Solver with limits so wide that a step can't leave them. It tells which limit keeps a pose from being reached.
     unlimited: Solver<f64>,
     chain: Chain,
 }
 
-/// Meaning of a row of numbers.
+/// Meaning of the numbers of a step: values, or a pose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Meaning {
     Values(ValueKind),
     Poses(PoseKind, RotationForm),
 }
 
-/// The reference of a chunk.
+/// Reference of a chunk: the caller's values, and the pose that they stand for; the identity if no pose is needed.
 struct Reference<'a> {
     values: &'a [f64],
     pose: RigidTransform<f64>,
 }
 
-/// Tolerance of the fine solvers, metres and radians.
+/// Tolerance of the first search for joints, metres and radians. The configured tolerance is used only after this search has
+/// failed.
 const FINE: f64 = 1e-12;
-/// Starts that are tried for a pose that can't be reached from the step before.
+/// Number of starts that are tried for a pose that can't be reached from the step before.
 const SEEDS: usize = 64;
-/// The most steps from a start: near a singularity many are needed.
+/// Largest number of steps from a start: near a singularity many are needed.
 const MAX_ITERATIONS: u32 = 100;
-/// Largest change of a joint from one step to the next, radians or metres.
+/// Largest change of a joint from one step of a chunk to the next, radians or metres.
 const MAX_JOINT_STEP: f64 = 0.5;
 
 impl Conversion {
-    /// Checks a configuration.
+    /// Makes the converter for a configuration, which is checked first. `chain` is needed if one kind is values and the other
+    /// poses.
     ///
     /// # Errors
     /// Names the field, the value found and the values allowed.
@@ -192,10 +198,10 @@ impl Conversion {
         self.inverse.as_ref().map(|inverse| inverse.solvers[0].model())
     }
 
-    /// The widths of the reference and of the results for actions of `width` numbers.
+    /// Returns the widths of the reference and of the results for actions of `width` numbers each.
     ///
     /// # Errors
-    /// If the actions are of another width.
+    /// If the configured kind of actions has another width.
     pub fn widths(&self, width: usize) -> Result<Widths, ConversionError> {
         let joints = self.model().map(Model::joints);
         let (needed, words) = match (self.from, joints) {
@@ -231,7 +237,8 @@ impl Conversion {
         })
     }
 
-    /// Converts the steps of a chunk, `width` numbers each.
+    /// Converts `actions`, a chunk of steps of `width` numbers each, and writes `results`. After an error the contents of `results`
+    /// are undefined.
     ///
     /// # Errors
     /// Names the step at which a number is not finite, a rotation can't be [read](RotationForm::read), a joint is too large, or a
@@ -313,7 +320,7 @@ impl Conversion {
         }
     }
 
-    /// Computes the pose of the chain; `None` if a joint is too large.
+    /// Computes the pose of the tip for joints `q`; `None` if a joint is too large.
     fn pose(&self, q: &[f64]) -> Option<RigidTransform<f64>> {
         let [x, y, z, rotation @ ..] = self.model()?.pose(q)?;
         Some(RigidTransform::new(rotation, [x, y, z]))
@@ -350,7 +357,7 @@ impl Inverse {
         })
     }
 
-    /// Writes joints for poses, starting from those of the reference.
+    /// Finds joints for poses, one after the other, from the joints of the reference on.
     fn solve(&self, poses: &[RigidTransform<f64>], reference: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
         let [fine, wider, coarse] = &self.solvers;
         let mut follow = |solver| self.follow(solver, poses, reference, joints);
@@ -391,7 +398,7 @@ impl Inverse {
         Ok(())
     }
 
-    /// Puts joints that are past the limits at them, if their pose is then still within the tolerance.
+    /// Moves joints that are past a limit to the limit, if their pose stays within the tolerance.
     fn put_at_limits(&self, pose: &RigidTransform<f64>, joints: &mut [f64]) {
         let limits = self.chain.joints().iter().map(|joint| joint.limits);
         let put: Vec<f64> = (joints.iter().zip(limits))
@@ -407,8 +414,8 @@ impl Inverse {
         }
     }
 
-    /// Names the joint that would be past its limits at a pose, a step from the joints `before`, as the end of a sentence. Returns
-    /// an empty text if other limits would not help.
+    /// Names the joint that would be past its limits at `pose`, one step from the joints `before`. Returns the end of a sentence;
+    /// an empty text if wider limits would not help.
     fn past_limits(&self, pose: &RigidTransform<f64>, before: &[f64]) -> String {
         let mut track = self.unlimited.track_from(before).unwrap_or_default();
         let mut now = vec![0.0; before.len()];

@@ -1,25 +1,25 @@
-/// The reason why a conversion is not possible.
+/// The reason why a configuration of a conversion, or the width of actions, is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct ConversionError {
-    /// The field of [`ConversionConfig`](super::ConversionConfig), or the argument.
+    /// Name of the field of [`ConversionConfig`](super::ConversionConfig), or of the argument, that is refused.
     pub key: &'static str,
-    /// The problem: the value found, and the values allowed.
+    /// The value found, and the values allowed.
     pub problem: String,
 }
 
 /// The reason why a chunk can't be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
-    /// The reference has numbers that are not allowed.
+    /// The reference has numbers that are not allowed: the value found, and the values allowed.
     #[error("the reference: {0}")]
     Reference(String),
     /// A step has numbers that are not allowed, or can't be reached.
     #[error("step {step}: {problem}")]
     Step {
-        /// The index of the step.
+        /// Index of the step in the chunk, from 0.
         step: usize,
-        /// The problem: the value found, and the values allowed.
+        /// The value found, and the values allowed.
         problem: String,
     },
 }

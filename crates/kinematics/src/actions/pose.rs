@@ -1,30 +1,33 @@
+//! Meanings of actions that are poses. `encode` turns poses into actions from which `decode` makes the same poses, up to rounding.
+
 use robocache_geometry::RigidTransform;
 
-/// Meaning of an action that is a pose.
+/// Meaning of an action that is a pose, or a motion from one pose to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoseKind {
-    /// The pose, in the frame of the base.
+    /// The pose itself, in the frame of the base.
     Absolute,
     /// The pose in the frame of the reference, as in UMI.
     Relative,
-    /// Motion from the step before; of the first step from the reference.
+    /// Motion from the pose of the step before. The first step's motion is from the reference.
     Delta(DeltaFrame),
 }
 
-/// The axes that a motion from one pose to the next is given in.
+/// Axes in which a motion from one pose to the next is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaFrame {
-    /// The axes of the pose before: the motion is multiplied from the right.
+    /// Axes of the pose before the motion: the motion is multiplied from the right.
     #[default]
     Tool,
-    /// The axes of the base: the translation is added, and the rotation multiplied from the left.
+    /// Axes of the base: the translation is added, and the rotation multiplied from the left.
     Base,
 }
 
 type Transform = RigidTransform<f64>;
 
 impl PoseKind {
-    /// Turns a chunk of actions into absolute poses, in place, multiplied from the first step on.
+    /// Turns a chunk of actions into absolute poses, in place, one step after the other. `reference` is the pose before the first
+    /// step.
     pub fn decode(self, reference: &Transform, steps: &mut [Transform]) {
         let mut before = *reference;
         for step in steps {
@@ -41,7 +44,7 @@ impl PoseKind {
         }
     }
 
-    /// Turns a chunk of absolute poses into actions, in place.
+    /// Turns a chunk of absolute poses into actions, in place. `reference` is the pose before the first step.
     pub fn encode(self, reference: &Transform, steps: &mut [Transform]) {
         let mut before = *reference;
         for step in steps {
@@ -60,7 +63,7 @@ impl PoseKind {
     }
 }
 
-/// Returns the rotation alone.
+/// Returns the rotation of a pose, as a transform whose translation is 0.
 fn turn(pose: &Transform) -> Transform {
     Transform {
         translation: [0.0; 3],

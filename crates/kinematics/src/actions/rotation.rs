@@ -1,3 +1,5 @@
+//! Forms in which policies write rotations. Each form reads what it writes as the same rotation, up to rounding.
+
 use crate::chain::UNIT_NORMS;
 use robocache_geometry::RigidTransform;
 use robocache_geometry::quaternion::{from_rotvec, to_matrix, to_rotvec};
@@ -19,13 +21,14 @@ pub enum RotationForm {
     Rotvec,
 }
 
-/// Norms that a row of a matrix may have before it is normalized. A rotation vector may be as long as the largest.
+/// Norms that each of the two vectors of a 6D rotation may have before it is normalized. A rotation vector may be as long as the
+/// largest.
 const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 type Matrix = [[f64; 3]; 3];
 
 impl RotationForm {
-    /// All forms.
+    /// List of all forms of a rotation.
     pub const ALL: [Self; 5] = [
         Self::Xyzw,
         Self::Wxyz,
@@ -34,7 +37,7 @@ impl RotationForm {
         Self::Rotvec,
     ];
 
-    /// The name in configurations.
+    /// Name of the form in configurations, such as `rot6d_rows`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xyzw => "xyzw",
@@ -45,7 +48,7 @@ impl RotationForm {
         }
     }
 
-    /// Number of values of a rotation.
+    /// Number of values that the form has for a rotation.
     pub fn width(self) -> usize {
         match self {
             Self::Xyzw | Self::Wxyz => 4,
@@ -54,7 +57,7 @@ impl RotationForm {
         }
     }
 
-    /// Words for the numbers that are allowed.
+    /// Describes the numbers that the form allows, for error texts.
     pub(super) fn allowed(self) -> &'static str {
         match self {
             Self::Xyzw | Self::Wxyz => "of norm 1, to within 1 %",
@@ -63,8 +66,9 @@ impl RotationForm {
         }
     }
 
-    /// Reads a rotation matrix. Quaternions are normalized, and rows and columns are made orthonormal (Gram-Schmidt). Returns
-    /// `None` if a quaternion's norm is not 1, to within 1 %, or if rows and columns are too small, too large or parallel.
+    /// Reads a rotation in this form, and returns its matrix. Quaternions are normalized, and rows and columns are made orthonormal
+    /// (Gram-Schmidt). Returns `None` if a quaternion's norm is not 1, to within 1 %, or if rows and columns are too small, too
+    /// large or parallel.
     ///
     /// # Panics
     /// If there are fewer numbers than the [width](Self::width).
@@ -82,7 +86,7 @@ impl RotationForm {
         }
     }
 
-    /// Writes a rotation matrix. Quaternions have w >= 0, and rotation vectors an angle of up to pi.
+    /// Writes a rotation matrix in this form. Quaternions have w >= 0, and rotation vectors an angle of up to pi.
     ///
     /// # Panics
     /// If there are not as many numbers as the [width](Self::width).
@@ -102,7 +106,7 @@ impl RotationForm {
     }
 }
 
-/// Makes the matrix with these two rows orthonormal.
+/// Makes an orthonormal matrix from its first two rows; `None` if they are too small, too large or parallel.
 fn orthonormal(numbers: &[f64]) -> Option<Matrix> {
     let (first, second) = (
         [numbers[0], numbers[1], numbers[2]],

@@ -1,22 +1,23 @@
 /// Meaning of an action that is a row of values, such as of joints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueKind {
-    /// The values.
+    /// The values themselves.
     Absolute,
-    /// Offsets to the reference.
+    /// Offsets from the values of the reference.
     Relative,
-    /// Offsets to the step before; of the first step to the reference.
+    /// Offsets from the values of the step before. The first step's are from the reference.
     Delta,
-    /// Velocities that lead to the step within `step_s`, from the step before; to the first step from the reference.
+    /// Velocities, per second, that lead from the values of the step before to those of the step in `step_s`. The first step starts
+    /// from the reference.
     Velocity {
-        /// Time from one step to the next, seconds.
+        /// Time from one step of a chunk to the next, seconds.
         step_s: f64,
     },
 }
 
 impl ValueKind {
-    /// Turns a chunk of actions into absolute values, in place, summed from the first step on. `reference` has a value for each
-    /// column. Values of `Absolute` stay as they are.
+    /// Turns a chunk of actions into absolute values, in place, summed from the first step on. `reference` has as many values as a
+    /// step. Values of `Absolute` stay as they are.
     pub fn decode(self, reference: &[f64], steps: &mut [f64]) {
         let n = reference.len();
         for i in 0..steps.len() {
@@ -30,7 +31,7 @@ impl ValueKind {
         }
     }
 
-    /// Turns a chunk of absolute values into actions, in place.
+    /// Turns a chunk of absolute values into actions, in place. `reference` has as many values as a step.
     pub fn encode(self, reference: &[f64], steps: &mut [f64]) {
         let n = reference.len();
         for i in (0..steps.len()).rev() {

@@ -1,3 +1,6 @@
+//! Inverse kinematics along a trajectory: the search for each target begins at the last answer. `solve_next`, called for one target
+//! after the other, gives the results of `solve_along`.
+
 use super::config::Select;
 use super::solver::{Answer, Attempt, Solver};
 use super::task::Target;
@@ -7,9 +10,9 @@ use robocache_geometry::Real;
 /// State of a trajectory between calls of [`Solver::solve_next`].
 #[derive(Clone, Debug)]
 pub struct Track<R> {
-    /// The first start, if one was given.
+    /// Joints at which the search for the first target begins; `None` for the middle of the limits.
     start: Option<Row<R>>,
-    /// The joints of the last answer.
+    /// Joints of the last valid answer; `None` before the first.
     last: Option<Row<R>>,
     branch: u32,
 }
@@ -25,7 +28,7 @@ impl<R> Default for Track<R> {
 }
 
 impl<R> Track<R> {
-    /// Number of answers so far with a joint further than `max_joint_step` from the answer before.
+    /// Number of jumps so far: answers with a joint further than `max_joint_step` from the answer before.
     pub fn branch(&self) -> u32 {
         self.branch
     }
@@ -37,7 +40,7 @@ impl<R> Track<R> {
 }
 
 impl<R: Real> Track<R> {
-    /// Returns the state in another float type.
+    /// Converts the state to another float type. Joints are rounded to the type.
     pub fn cast<S: Real>(&self) -> Track<S> {
         let cast = |row: Row<R>| row.map(|value| S::from_f64(value.to_f64()));
         Track {
@@ -49,14 +52,15 @@ impl<R: Real> Track<R> {
 }
 
 impl<R: Real> Solver<R> {
-    /// Finds joints for the targets of a trajectory: for each target from the answer before, for the first one from `seed`.
+    /// Finds joints for the targets of a trajectory. The search for a target begins at the answer to the target before, for the
+    /// first target at `seed`.
     ///
-    /// If that gives no answer, or moves a joint by more than `max_joint_step`, all starts are tried as well, and the nearest of
-    /// all answers is taken. If a joint is further than that from the last answer, the number in `branches` rises by 1 from there
-    /// on.
+    /// All starts are tried as well if this search gives no answer, or moves a joint by more than `max_joint_step`. The answer that
+    /// is nearest to the last one is taken. Each element of `branches` is the number of jumps up to its target: answers with a
+    /// joint further than `max_joint_step` from the answer before.
     ///
-    /// For the first target any answer from `seed` will do if `select` is `first`; without `seed` it is found as by
-    /// [`solve`](Self::solve). After a target without an answer, the last answer stays the start. With a posture each answer is
+    /// For the first target, any answer from `seed` is taken if `select` is `first`. Without `seed`, the first target is solved as
+    /// by [`solve`](Self::solve). After a target without an answer, the last answer stays the start. With a posture, each answer is
     /// pulled to rest before the next search, no further than `max_joint_step` from the last answer.
     ///
     /// # Panics
@@ -91,7 +95,7 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Begins the track of a trajectory at these joints, brought within the limits. `None` if a joint is not finite.
+    /// Returns the state of a trajectory that begins at `joints`, brought within the limits; `None` if a value is not finite.
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.
@@ -103,8 +107,8 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// Finds joints for the next target of a trajectory whose targets come one by one. They are the same as by
-    /// [`solve_along`](Self::solve_along).
+    /// Finds joints for the next target of a trajectory whose targets come one by one, and writes them to `joints`. The results are
+    /// those of [`solve_along`](Self::solve_along).
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.
@@ -137,7 +141,7 @@ impl<R: Real> Solver<R> {
         attempt
     }
 
-    /// True if no joint moves by more than `max_joint_step`.
+    /// True if no joint differs between two rows by more than `max_joint_step`.
     pub(super) fn is_step(&self, from: &Row<R>, to: &Row<R>) -> bool {
         let mut pairs = from.iter().zip(to).take(self.model.joints);
         pairs.all(|(&from, &to)| (to - from).abs() <= self.spec.max_joint_step)

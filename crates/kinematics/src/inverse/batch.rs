@@ -1,13 +1,17 @@
+//! Inverse kinematics of many targets on all threads. The results depend neither on the batch nor on the number of threads: they
+//! are those of one call for each target or trajectory.
+
 use super::solver::{Answer, Attempt, Solver};
 use crate::model::Pose;
 use rayon::prelude::*;
 use robocache_geometry::Real;
 
-/// The fewest targets that a thread takes at a time. Batches of at most this many run on the calling thread.
+/// Smallest number of targets that a thread takes at a time. A batch of at most this many runs on the calling thread.
 const TARGETS_AT_A_TIME: usize = 16;
 
 impl<R: Real> Solver<R> {
-    /// Finds joints for each target as [`solve`](Self::solve) does, on all threads. `seeds` has a row for each target.
+    /// Finds joints for each target as [`solve`](Self::solve) does, on all threads. `seeds` has a row of start values for each
+    /// target.
     ///
     /// # Panics
     /// If `seeds` or `joints` does not have a value for each joint of each target, or `answers` not one for each target.
@@ -29,14 +33,15 @@ impl<R: Real> Solver<R> {
         rows.with_min_len(TARGETS_AT_A_TIME).for_each(row);
     }
 
-    /// Finds all answers to each target as [`solve_all`](Self::solve_all) does, on all threads. `seeds` has a row for each target.
+    /// Finds all answers to each target as [`solve_all`](Self::solve_all) does, on all threads. `seeds` has a row of start values
+    /// for each target.
     ///
-    /// Each target has as many places as there are starts: its answers stand first, and the joints of the places behind them are
-    /// NaN, their answers not valid.
+    /// `joints` and `answers` have room for as many answers to each target as there are [`starts`](Self::starts). The answers found
+    /// stand first. The joints behind these are NaN, and their answers are not valid.
     ///
     /// # Panics
-    /// If `seeds` does not have a value for each joint of each target, or `joints` for each joint of each place. If `answers` does
-    /// not have an answer for each place.
+    /// If `seeds` does not have a value for each joint of each target. If `joints` or `answers` does not have room for as many
+    /// answers to each target as there are starts.
     pub fn solve_all_batch(
         &self,
         targets: &[Pose<R>],
@@ -79,8 +84,8 @@ impl<R: Real> Solver<R> {
         rows.with_min_len(at_a_time).for_each_init(room, all);
     }
 
-    /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads. `seeds` has
-    /// a row for each trajectory.
+    /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads. `seeds`
+    /// has a row of start values for each trajectory.
     ///
     /// # Panics
     /// If `length` is 0 or does not divide the number of targets. If `seeds` does not have a value for each joint of each

@@ -1,3 +1,6 @@
+//! Configuration of inverse kinematics, as a user writes it and as it is checked. A [`Spec`] holds allowed values alone, rounded to
+//! one float type.
+
 use super::posture::Posture;
 use super::step::Bounds;
 use super::task::Task;
@@ -9,51 +12,54 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InverseConfig {
-    /// The part of the pose that is to be reached.
+    /// Part of the target pose that is to be reached.
     pub task: Task,
-    /// Largest distance from the target at which an answer is valid, metres.
+    /// Largest distance of the tip from the target at which an answer is valid, metres.
     pub position_tolerance_m: f64,
-    /// Largest rotation from the target at which an answer is valid, as the chord 2 sin(angle / 2), radians.
+    /// Largest rotation of the tip from the target at which an answer is valid, as the chord 2 sin(angle / 2), radians.
     pub rotation_tolerance_rad: f64,
-    /// Weights of the task's rows: three linear ones, and its angular ones. A row of weight 0 is not judged.
+    /// Weights of the components of the task's error: x, y, z, and then the angular components. A component of weight 0 does not
+    /// count.
     pub weights: [f64; 6],
-    /// The most starts that are tried.
+    /// Largest number of starts from which a target is tried: 1 to 4,096.
     pub seeds: usize,
-    /// The most steps from each start. If `None`, 16, or 24 for a tolerance below 1e-7.
+    /// Largest number of steps from each start, 1 to 1,000. If `None`, 16, or 24 for a tolerance below 1e-7.
     pub max_iterations: Option<u32>,
-    /// The answer that is taken if several starts lead to one.
+    /// Choice among the answers if several starts lead to a valid answer.
     pub select: Select,
     /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
     pub max_joint_step: f64,
-    /// Part of the way to `rest` that joints are pulled with each answer, as far as the task leaves them free: above 0, up to 1.
-    /// The chain must have more joints than the task has rows. If `None`, joints are not pulled.
+    /// Fraction of the way to `rest` by which each answer is pulled, as far as the task leaves joints free: above 0, up to 1. The
+    /// chain must have more joints than the task's error has components. If `None`, answers are not pulled.
     pub posture: Option<f64>,
-    /// Joints that `posture` pulls to, within the limits. If `None`, the middle of the limits, 0 for a continuous joint.
+    /// Joint values to which `posture` pulls, radians or metres, within the limits. If `None`, the middle of the limits, and 0 for
+    /// a continuous joint.
     pub rest: Option<Vec<f64>>,
 }
 
-/// The answer that is taken if several starts lead to one.
+/// Choice among the answers if several starts lead to a valid answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Select {
-    /// The answer of the first start that leads to one; later ones are not tried.
+    /// Takes the answer of the first start that leads to a valid one. Later starts are not tried.
     #[default]
     First,
-    /// The answer with the least sum of squared differences to the joints of the first start. Ties go to the earliest start.
+    /// Takes the answer with the smallest sum of squared differences from the joints of the first start. A tie goes to the earlier
+    /// start.
     Nearest,
 }
 
-/// The reason why a configuration is not possible.
+/// The reason why an [`InverseConfig`] is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct InverseError {
-    /// The field of [`InverseConfig`].
+    /// Name of the field of [`InverseConfig`] that is refused.
     pub key: &'static str,
-    /// The problem: the value found, and the values allowed.
+    /// The value found in the field, and the values allowed.
     pub problem: String,
 }
 
-/// The least tolerance in float32: rounding alone is that large.
+/// Smallest tolerance that is allowed in float32, metres or radians: rounding errors alone are as large.
 const LEAST_SINGLE: f64 = 2e-6;
 const MAX_SEEDS: usize = 4096;
 const MAX_ITERATIONS: u32 = 1000;
@@ -76,34 +82,34 @@ impl Default for InverseConfig {
 }
 
 impl InverseConfig {
-    /// The weights of the rows that the task has.
+    /// Returns the weights of the components that the task's error has: 3, 5 or 6.
     pub(super) fn weights_of_task(&self) -> &[f64] {
         &self.weights[..self.task.rows()]
     }
 }
 
-/// A configuration that was checked, in one type.
+/// A checked [`InverseConfig`], rounded to one float type.
 #[derive(Clone, Debug)]
 pub struct Spec<R> {
-    /// The part of the pose that is to be reached.
+    /// Part of the target pose that is to be reached.
     pub task: Task,
-    /// Square of the tolerance of the position.
+    /// Square of the position's tolerance, m^2.
     pub position: R,
-    /// Square of the tolerance of the rotation.
+    /// Square of the rotation's tolerance, as the chord 2 sin(angle / 2), rad^2.
     pub rotation: R,
-    /// `None` if each weight is 1.
+    /// Weights of the components of the task's error; `None` if each weight is 1.
     pub weights: Option<[R; 6]>,
-    /// The most steps from a start.
+    /// Largest number of steps from a start.
     pub max_iterations: u32,
-    /// The answer that is taken if several starts lead to one.
+    /// Choice among the answers if several starts lead to a valid answer.
     pub select: Select,
     /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
     pub max_joint_step: R,
-    /// The least damping of a step, `floor + gain |e|^2`.
+    /// Smallest damping of a step: the damping is `floor + gain |e|^2`, with the weighted error `e`.
     pub floor: R,
-    /// The damping of a step for each unit of the squared error.
+    /// Damping of a step for each unit of the squared, weighted error.
     pub gain: R,
-    /// The pull to rest, if there is one.
+    /// The pull of answers to a posture of rest; `None` if answers are not pulled.
     pub posture: Option<Posture<R>>,
 }
 

@@ -1,4 +1,5 @@
-//! Inverse kinematics: joints for poses.
+//! Inverse kinematics: joints for poses. An answer is valid only if its joints are within the limits and its errors within the
+//! tolerances.
 
 mod along;
 mod batch;

@@ -1,4 +1,5 @@
-//! The pull to a posture of rest, where the task leaves joints free.
+//! The pull to a posture of rest, where the task leaves joints free. The pull moves joints in the null space of the task, and
+//! leaves none past its limits.
 
 use super::config::{InverseConfig, InverseError};
 use super::seeds;
@@ -9,20 +10,20 @@ use crate::ldl::Ldl;
 use crate::limits::ROUNDING;
 use robocache_geometry::Real;
 
-/// A pull to joints of rest, after Liegeois, Automatic supervisory control of the configuration and behavior of multibody
-/// mechanisms, IEEE Transactions on Systems, Man, and Cybernetics 7(12), 1977.
+/// Pull of answers to a posture of rest, after Liegeois, Automatic supervisory control of the configuration and behavior of
+/// multibody mechanisms, IEEE Transactions on Systems, Man, and Cybernetics 7(12), 1977.
 #[derive(Clone, Debug)]
 pub struct Posture<R> {
-    /// Part of the way to rest that joints go with each answer.
+    /// Fraction of the way to rest by which each answer is pulled.
     pub gain: R,
-    /// The joints of rest, within their limits.
+    /// Joint values at rest, radians or metres, within the limits.
     pub rest: Vec<R>,
-    /// The most that a joint is pulled with each answer, radians or metres.
+    /// Largest distance by which a joint is pulled with each answer, radians or metres.
     pub most: R,
 }
 
 impl<R: Real> Posture<R> {
-    /// Checks the posture of a configuration; `None` if it asks for none.
+    /// Checks the posture of a configuration; `None` if the configuration has no posture.
     pub(super) fn new(config: &InverseConfig, chain: &Chain, bounds: &Bounds<R>) -> Result<Option<Self>, InverseError> {
         let refuse = |key, problem| Err(InverseError { key, problem });
         let n = chain.joints().len();
@@ -76,9 +77,9 @@ impl<R: Real> Posture<R> {
     /// way to rest, and J the task's Jacobian with its rows times their weights.
     ///
     /// The order of operations: v = gain (rest - q), scaled so that no joint is beyond `most`. J v and J J^T are summed over the
-    /// joints from the base on, beginning with the first product. The floor is added to the diagonal, and is the least pivot; y is
-    /// the solution for J v. J^T y is summed over the rows from the first on, and taken from v; q plus the difference is brought
-    /// within the limits.
+    /// joints from the base on, beginning with the first product. The floor is added to the diagonal, and is the smallest pivot; y
+    /// is the solution for J v. J^T y is summed over the rows from the first on, and subtracted from v. The sum of q and the
+    /// difference is brought within the limits.
     #[inline(always)]
     pub(super) fn pull<const M: usize>(&self, columns: &[[R; M]], floor: R, bounds: &Bounds<R>, q: &mut [R]) {
         let mut wanted = [R::default(); MAX_JOINTS];
@@ -107,8 +108,9 @@ impl<R: Real> Posture<R> {
     }
 }
 
-/// The most that a joint is pulled with each answer. The tip moves by about its square, and one step back leaves the square of
-/// that; so half of the tolerance's fourth root. A quarter of `max_joint_step` leaves the rest of the step to the task.
+/// Returns the largest pull of a joint, radians or metres: half of the tolerance's fourth root, and at most a quarter of
+/// `max_joint_step`. The tip moves by about the square of the pull, and one step back to the target leaves the square of that
+/// error. The rest of `max_joint_step` is left to the task.
 fn most_pull(config: &InverseConfig) -> f64 {
     let tolerance = config.position_tolerance_m.min(config.rotation_tolerance_rad);
     let within_tolerance = 0.5 * tolerance.sqrt().sqrt();

@@ -1,14 +1,15 @@
-//! Start values that cover the ranges of the joints evenly.
+//! Start values that cover the ranges of the joints evenly. The same joints always have the same starts, and each start lies within
+//! the limits.
 
 use crate::chain::{Joint, JointKind};
 use crate::limits::inwards;
 use robocache_geometry::Real;
 
-/// Makes a table of `count` starts, a row for each: the middle of the limits, and then points of the sequence of Roberts, The
-/// unreasonable effectiveness of quasirandom sequences, 2018.
+/// Makes a table of `count` starts, a row of joint values for each. The first is the middle of the limits. The others are points of
+/// the sequence of Roberts, The unreasonable effectiveness of quasirandom sequences, 2018.
 ///
-/// Start `s` has joint `i` at `(1/2 + s / g^i) mod 1` of its range, where `g` solves `g^(n + 1) = g + 1`. The middle of a continuous
-/// joint is 0, and its range a turn.
+/// Start `s` has joint `i` at `(1/2 + s / g^i) mod 1` of its range, where `g` solves `g^(n + 1) = g + 1`. The middle of a
+/// continuous joint is 0, and its range a turn.
 pub(super) fn table<R: Real>(joints: &[Joint], count: usize) -> Vec<R> {
     let ratio = 1.0 / root(joints.len());
     let mut alpha = 1.0;
@@ -37,7 +38,7 @@ pub(super) fn table<R: Real>(joints: &[Joint], count: usize) -> Vec<R> {
     table
 }
 
-/// The root of `g^(n + 1) = g + 1` above 1, by Newton's method.
+/// Computes the root of `g^(n + 1) = g + 1` above 1, by Newton's method.
 fn root(n: usize) -> f64 {
     (0..64).fold(2.0, |g, _| {
         let power = (0..n).fold(1.0, |power, _| power * g);

@@ -1,4 +1,5 @@
-//! Solver of joints for a pose: Levenberg-Marquardt from a fixed list of starts.
+//! Solver of joints for a pose: Levenberg-Marquardt from a fixed list of starts. An answer depends on nothing but the chain, the
+//! configuration, the target and the caller's start.
 
 use super::config::{InverseConfig, InverseError, Select, Spec};
 use super::posture::Posture;
@@ -10,58 +11,59 @@ use crate::jacobian::{Columns, Frame};
 use crate::model::{Model, Pose, Row};
 use robocache_geometry::Real;
 
-/// Result of the search for a target's joints, beside the joints themselves.
+/// Result of the search for a target's joints: its errors, and the start that led to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Answer<R> {
-    /// True if both errors are within the tolerances. Otherwise the joints are those of the least error that the steps from a start
-    /// ended with, or NaN for a target or a start that can't be used.
+    /// True if both errors are within the tolerances. If false, the joints are those with the smallest error that a search ended
+    /// with. They are NaN for a target or a start that can't be used.
     pub valid: bool,
-    /// Distance from the target, metres; NaN for a target that can't be used.
+    /// Distance of the tip from the target, metres; NaN for a target that can't be used.
     pub position_error_m: R,
-    /// Rotation from the target, as the chord 2 sin(angle / 2), radians; 0 for a task without a rotation.
+    /// Rotation of the tip from the target, as the chord 2 sin(angle / 2), radians; 0 for a task without a rotation.
     pub rotation_error_rad: R,
-    /// Index of the start that led to the joints.
+    /// Index of the start that led to the joints; 0 for the caller's start, the middle of the limits, or the last answer of a
+    /// trajectory.
     pub seed: u32,
-    /// Steps from that start: 0 if the start is an answer. Steps of a posture do not count.
+    /// Number of steps from the start to the joints: 0 if the start is an answer. Steps of a posture do not count.
     pub iterations: u32,
 }
 
-/// Solver that finds joints for poses: the same joints for the same target, whatever was solved before.
+/// Solver that finds joints for poses. The same target always gets the same joints, whatever was solved before.
 ///
-/// From each start it makes steps of Levenberg-Marquardt, damped by the squared error after Sugihara, Solvability-unconcerned
-/// inverse kinematics by the Levenberg-Marquardt method, IEEE Transactions on Robotics 27(5), 2011.
+/// From each start the solver makes steps of Levenberg-Marquardt, damped by the squared error after Sugihara,
+/// Solvability-unconcerned inverse kinematics by the Levenberg-Marquardt method, IEEE Transactions on Robotics 27(5), 2011.
 #[derive(Clone, Debug)]
 pub struct Solver<R> {
     pub(super) model: Model<R>,
     pub(super) spec: Spec<R>,
     bounds: Bounds<R>,
-    /// The limits for steps from an answer.
+    /// Joint limits for steps from an answer: joints are held at the limits, and do not make a full turn.
     pub(super) bounds_along: Bounds<R>,
-    /// A row of joints for each start.
+    /// Table of starts, a row of joint values for each.
     seeds: Vec<R>,
 }
 
-/// The end of the steps from one start.
+/// Joints at which the steps from one start ended, with their errors.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<R> {
     pub joints: Row<R>,
     pub answer: Answer<R>,
-    /// The sum of the squared and weighted errors.
+    /// Sum of the squared and weighted errors of the joints.
     pub square: R,
 }
 
-/// The squared errors at some joints.
+/// Squared errors of a row of joints.
 struct Measured<R> {
-    /// True if both errors are within the tolerances.
+    /// True if both errors are within the tolerances, and the row is valid.
     valid: bool,
     position: R,
     rotation: R,
-    /// The sum of the squared and weighted errors.
+    /// Sum of the squared and weighted errors.
     square: R,
 }
 
 impl<R: Real> Solver<R> {
-    /// Checks a configuration, and precomputes the data that all targets share.
+    /// Checks a configuration, rounds the chain to the float type, and makes the table of starts.
     ///
     /// # Errors
     /// Names the field, the value found and the values allowed.
@@ -81,27 +83,28 @@ impl<R: Real> Solver<R> {
         &self.model
     }
 
-    /// The configuration.
+    /// The checked configuration, in the float type of the solver.
     pub fn spec(&self) -> &Spec<R> {
         &self.spec
     }
 
-    /// The limits of each joint.
+    /// Limits of the joints, in the order of a row of values.
     pub fn bounds(&self) -> &[Bound<R>] {
         self.bounds.all()
     }
 
-    /// The table of starts, a row of joints for each.
+    /// Table of starts, row-major: a row of joint values for each start.
     pub fn start_table(&self) -> &[R] {
         &self.seeds
     }
 
-    /// Number of starts that a target is tried from at most.
+    /// Largest number of starts from which a target is tried.
     pub fn starts(&self) -> usize {
         self.seeds.len() / self.model.joints
     }
 
-    /// Finds joints for a target and writes them to `joints`. The first start is `seed`, else the middle of the limits.
+    /// Finds joints for a target and writes them to `joints`. The first start is `seed`; without `seed`, it is the middle of the
+    /// limits.
     ///
     /// # Panics
     /// If `seed` or `joints` does not have a value for each joint.
@@ -118,11 +121,12 @@ impl<R: Real> Solver<R> {
         attempt.answer
     }
 
-    /// Finds joints for a target from every start. Appends distinct answers in the order of their starts: each differs from those
-    /// before by more than 1e-3 in some joint. Returns their number.
+    /// Finds joints for a target from every start. Appends distinct valid answers to `joints` and `answers`, in the order of their
+    /// starts. Each differs from the answers before it by more than 1e-3 (rad or m) in some joint. Returns the number of answers
+    /// appended; 0 for a target that can't be used.
     ///
     /// # Panics
-    /// If `seed` does not have a value for each joint, or the solver has a posture, which would make distinct answers one.
+    /// If `seed` does not have a value for each joint. If the solver has a posture, which would pull distinct answers together.
     pub fn solve_all(
         &self,
         target: &Pose<R>,
@@ -148,7 +152,8 @@ impl<R: Real> Solver<R> {
         (joints.len() - first) / n
     }
 
-    /// The first start: `seed`, brought within the limits, or the first one of the table. `None` if `seed` is not finite.
+    /// Returns the first start: `seed`, brought within the limits, or the middle of the limits without `seed`. `None` if `seed` is
+    /// not finite.
     pub(super) fn first_start(&self, seed: Option<&[R]>) -> Option<Row<R>> {
         let Some(seed) = seed else {
             return Some(self.middle());
@@ -161,7 +166,7 @@ impl<R: Real> Solver<R> {
         seed.iter().all(|value| value.is_finite()).then_some(start)
     }
 
-    /// The first start of the table: the middle of the limits.
+    /// Returns the first start of the table: the middle of the limits.
     pub(super) fn middle(&self) -> Row<R> {
         let n = self.model.joints;
         let mut start = [R::default(); MAX_JOINTS];
@@ -169,7 +174,7 @@ impl<R: Real> Solver<R> {
         start
     }
 
-    /// The attempts from all starts, with `first` in place of the table's first start.
+    /// Searches from each start in turn, with `first` in place of the table's first start.
     fn attempts<'a>(&'a self, target: &'a Target<R>, first: &'a Row<R>) -> impl Iterator<Item = Attempt<R>> + 'a {
         let n = self.model.joints;
         self.seeds.chunks_exact(n).enumerate().map(move |(s, row)| {
@@ -183,8 +188,8 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// Chooses among the attempt `before`, if any, and the attempts from all starts. A valid attempt is taken, else the one with
-    /// the least error. `near` is the row that [`Select::Nearest`] measures distances from.
+    /// Chooses among the attempt `before`, if any, and the attempts from all starts. A valid attempt is chosen, else the attempt
+    /// with the smallest error. `near` is the row from which [`Select::Nearest`] measures distances.
     pub(super) fn select(
         &self,
         target: &Target<R>,
@@ -224,7 +229,7 @@ impl<R: Real> Solver<R> {
             .fold(R::default(), |sum, d| sum + d * d)
     }
 
-    /// Makes steps from a start until the errors are within the tolerances, or `max_iterations` are made.
+    /// Makes steps from a start until the errors are within the tolerances, or `max_iterations` steps are made.
     pub(super) fn descend(&self, target: &Target<R>, start: &Row<R>, bounds: &Bounds<R>) -> Attempt<R> {
         match self.spec.task {
             Task::Pose => self.descend_with::<WholePose, 6>(target, start, bounds),
@@ -253,7 +258,8 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Measures how far joints are from a target.
+    /// Computes the squared errors of joints against a target. Writes the Jacobian to `columns`, and the error with the task's
+    /// Jacobian to `residual`.
     #[inline(always)]
     fn measure<T: Rows<M>, const M: usize>(
         &self,
@@ -278,7 +284,7 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Makes one step towards the target that joints were measured for.
+    /// Moves `joints` by one step of Levenberg-Marquardt, computed from the squared errors and the residual at these joints.
     #[inline(always)]
     fn step<const M: usize>(
         &self,
@@ -291,8 +297,8 @@ impl<R: Real> Solver<R> {
         bounds.step(residual, damping, &mut joints[..self.model.joints]);
     }
 
-    /// Pulls a valid answer to rest, if the solver has a posture. The answer stays as it is if the pulled one is not valid, has a
-    /// joint further than `max_joint_step` from `last`, or is further from rest.
+    /// Pulls a valid answer to rest, if the solver has a posture. Returns the answer unchanged if the pulled one is not valid, has
+    /// a joint further than `max_joint_step` from `last`, or is further from rest.
     #[inline(always)]
     pub(super) fn pull_to_rest(&self, target: &Target<R>, attempt: Attempt<R>, last: Option<&Row<R>>) -> Attempt<R> {
         let posture = match &self.spec.posture {
@@ -312,7 +318,7 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Moves the joints of an answer towards rest, and makes one step back to the target if that leaves its tolerances.
+    /// Moves the joints of an answer towards rest. Makes one step back to the target if the moved joints exceed the tolerances.
     fn pull_with<T: Rows<M>, const M: usize>(
         &self,
         posture: &Posture<R>,
@@ -340,7 +346,7 @@ impl<R: Real> Solver<R> {
 }
 
 impl<R: Real> Measured<R> {
-    /// The attempt that ends at these joints.
+    /// Makes the attempt that ended at `joints` with these errors.
     #[inline(always)]
     fn attempt(&self, joints: Row<R>, seed: u32, iterations: u32) -> Attempt<R> {
         let answer = Answer {
@@ -356,7 +362,7 @@ impl<R: Real> Measured<R> {
 }
 
 impl<R: Real> Attempt<R> {
-    /// The attempt for a target or a start that can't be used.
+    /// Makes the attempt for a target or a start that can't be used: not valid, with joints and errors of NaN.
     pub fn unusable() -> Self {
         let nan = R::from_f64(f64::NAN);
         Self {

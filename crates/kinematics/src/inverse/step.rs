@@ -1,3 +1,5 @@
+//! Limits of joints, and the steps of the search within them. Every step ends within the limits.
+
 use super::task::Residual;
 use crate::chain::{Chain, JointKind};
 use crate::jacobian::products;
@@ -6,30 +8,31 @@ use crate::limits::inwards;
 use robocache_geometry::Real;
 use std::f64::consts::TAU;
 
-/// The largest change of a joint in one step, radians or metres.
+/// Largest change of a joint in one step of the search, radians or metres.
 pub(super) const MAX_STEP: f64 = 1.0;
-/// The most that a caller's value may be past a limit and still count as the limit, radians or metres. Arms go past their limits by
-/// as much, and a full turn back would lead to the other end.
+/// Largest distance past a limit at which a caller's value still counts as the limit, radians or metres. Arms go past their limits
+/// by as much, and a full turn back would lead to the other end.
 const SLACK: f64 = 0.1;
-/// Range of a joint from which it is not held at its limits, radians: a step past a limit leads to the other end.
+/// Range of a revolute joint, radians, from which on the joint is not held at its limits: a step past one limit leads to the other
+/// end of the range.
 const TURNING_RANGE: f64 = 6.2;
 
-/// The limits of the joints, and the steps within them.
+/// Limits of all joints of a chain, and the steps within them.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds<R> {
     joints: Vec<Bound<R>>,
 }
 
-/// The limits of a joint, and the treatment of steps past them.
+/// Limits of a joint, and the treatment of steps past them.
 #[derive(Clone, Debug)]
 pub struct Bound<R> {
-    /// The least value that lies within the limits.
+    /// Smallest value of the joint within the limits, radians or metres.
     pub lower: R,
-    /// The largest value that lies within the limits.
+    /// Largest value of the joint within the limits, radians or metres.
     pub upper: R,
-    /// True if a full turn leads to the same pose.
+    /// True if a value past a limit may be brought back by a full turn, which leads to the same pose of the tip.
     pub turns: bool,
-    /// True if the joint is held at a limit that a step would pass.
+    /// True if the joint stays at a limit that a step would pass; false if the step leads to the other end of the range.
     pub holds: bool,
 }
 
@@ -54,7 +57,7 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// The limits along a trajectory, where a full turn would be a jump: every joint is held at them.
+    /// Returns the limits along a trajectory: every joint is held at them, as a full turn would be a jump.
     pub fn along(&self) -> Self {
         let held = |bound: &Bound<R>| Bound {
             turns: false,
@@ -66,12 +69,13 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// The limits of each joint.
+    /// Limits of the joints, in the order of a row of values.
     pub fn all(&self) -> &[Bound<R>] {
         &self.joints
     }
 
-    /// Brings a value within the limits of a joint: returns the value itself, the value a full turn from it, or the limit.
+    /// Brings a value within the limits of a joint. Returns the value itself, else the value a full turn from it if the joint
+    /// turns, else the limit.
     #[inline(always)]
     pub fn inside(&self, joint: usize, value: R) -> R {
         let bound = &self.joints[joint];
@@ -88,8 +92,8 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// Brings a caller's value within the limits of a joint: to a limit that it is past by up to 0.1, else as
-    /// [`inside`](Self::inside) does.
+    /// Brings a caller's value within the limits of a joint. A value up to 0.1 past a limit becomes the limit; others are treated
+    /// as by [`inside`](Self::inside).
     pub fn admit(&self, joint: usize, value: R) -> R {
         let bound = &self.joints[joint];
         let held = match (value > bound.upper, value < bound.lower) {
@@ -104,7 +108,7 @@ impl<R: Real> Bounds<R> {
     }
 
     /// Makes one step of Levenberg-Marquardt: `dq = D J^T (J D J^T + damping)^-1 e`. D leaves out joints at a limit that J^T e
-    /// pushes outwards. The whole step is scaled so that no joint moves by more than 1.
+    /// pushes outwards. The whole step is scaled so that no joint moves by more than 1 (rad or m).
     #[inline(always)]
     pub fn step<const M: usize>(&self, residual: &mut Residual<R, M>, damping: R, q: &mut [R]) {
         let zero = R::default();
@@ -134,7 +138,7 @@ impl<R: Real> Bounds<R> {
     }
 }
 
-/// Returns the factor that brings the largest of the values to `most`; 1 if no value is larger.
+/// Returns the factor that scales the largest magnitude among `values` to `most`; 1 if no magnitude is above `most`.
 #[inline(always)]
 pub(super) fn scale_within<R: Real>(values: &[R], most: R) -> R {
     let mut largest = R::default();
@@ -149,7 +153,7 @@ pub(super) fn scale_within<R: Real>(values: &[R], most: R) -> R {
     }
 }
 
-/// The inner product, summed from the first component on.
+/// Computes the inner product, summed from the first component on.
 #[inline(always)]
 pub(super) fn product<R: Real, const M: usize>(a: &[R; M], b: &[R; M]) -> R {
     robocache_geometry::vector::dot(*a, *b)

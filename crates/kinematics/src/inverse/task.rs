@@ -1,4 +1,5 @@
-//! Tasks: the parts of a pose that are to be reached, and the residual of a row of joints.
+//! Tasks: the parts of a pose that are to be reached, and the residual of a row of joints. An error is the way from the tip to the
+//! target: linear rows are metres, angular rows have the length 2 sin(angle / 2).
 
 use crate::chain::MAX_JOINTS;
 use crate::jacobian::{Column, to_tool};
@@ -8,21 +9,21 @@ use robocache_geometry::vector::dot;
 use robocache_geometry::{Real, RigidTransform};
 use serde::Deserialize;
 
-/// The part of a pose that is to be reached.
+/// Part of a target pose that is to be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Position and rotation.
+    /// The position and the rotation of the tip.
     #[default]
     Pose,
-    /// The position alone.
+    /// The position of the tip, with any rotation.
     Position,
-    /// The position and the direction of the tool's z axis: the tool may turn about it.
+    /// The position of the tip and the direction of its z axis: the tool may turn about this axis.
     PositionAxis,
 }
 
 impl Task {
-    /// Number of rows of the error: three linear rows, and the angular rows of the task.
+    /// Number of rows of the task's error: three linear rows, and the angular rows.
     pub fn rows(self) -> usize {
         match self {
             Self::Pose => 6,
@@ -32,12 +33,12 @@ impl Task {
     }
 }
 
-/// The largest coordinate of a target, metres.
+/// Largest coordinate of a target that can be used, metres.
 pub const MAX_DISTANCE: f64 = 1e6;
-/// Squares of the least and the largest norm of a target's quaternion: the ends of [`UNIT_NORMS`](crate::UNIT_NORMS).
+/// Squares of the smallest and the largest norm of a target's quaternion: the ends of [`UNIT_NORMS`](crate::UNIT_NORMS).
 const SQUARED_NORMS: [f64; 2] = [0.9801, 1.0201];
 
-/// A pose to be reached, with a unit quaternion.
+/// A pose to be reached, with a quaternion of norm 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<R> {
     position: [R; 3],
@@ -45,8 +46,8 @@ pub(super) struct Target<R> {
 }
 
 impl<R: Real> Target<R> {
-    /// Checks a pose, and normalizes its quaternion. `None` if the pose is not finite, too far away, or its quaternion is not of
-    /// norm 1.
+    /// Checks a pose, and normalizes its quaternion. Returns `None` if the pose is not finite or too far away, or if the norm of
+    /// its quaternion is not 1 to within 1 %.
     pub fn new(&[x, y, z, qx, qy, qz, qw]: &Pose<R>) -> Option<Self> {
         let (position, rotation) = ([x, y, z], [qx, qy, qz, qw]);
         let [least, most] = SQUARED_NORMS.map(R::from_f64);
@@ -60,22 +61,23 @@ impl<R: Real> Target<R> {
     }
 }
 
-/// The residual of a row of joints: its error against a target, and the Jacobian.
+/// Residual of a row of joints: its error against a target, and the Jacobian of the tip.
 pub(super) struct Residual<R, const M: usize> {
-    /// The error in each row of the task: linear, and then angular.
+    /// Error in each row of the task: the three linear rows, and then the angular rows.
     pub error: [R; M],
-    /// The task's rows of the Jacobian, a column for each joint.
+    /// Jacobian in the rows of the task, a column for each joint.
     pub columns: [[R; M]; MAX_JOINTS],
-    /// The sum of the squared linear errors, and the sum of the squared angular errors.
+    /// Sum of the squared linear errors.
     pub position: R,
+    /// Sum of the squared angular errors; 0 for a task without a rotation.
     pub rotation: R,
 }
 
-/// A task with M rows.
+/// Rows of the error and of the Jacobian that a task has, `M` in number.
 pub(super) trait Rows<const M: usize> {
-    /// Writes the angular rows of the error, behind the three linear ones.
+    /// Writes the angular rows of the error between the tip and a target, behind the three linear rows.
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; M]);
-    /// The task's rows of a column of the Jacobian.
+    /// Selects the task's rows from a column of the Jacobian.
     fn rows<R: Real>(tip: &RigidTransform<R>, column: Column<R>) -> [R; M];
 }
 
@@ -87,7 +89,7 @@ pub(super) struct PositionOnly;
 pub(super) struct PositionAndAxis;
 
 impl Rows<6> for WholePose {
-    /// Twice the vector part of q* q^-1, by the shorter way: 2 sin(angle / 2) along the axis.
+    /// Writes twice the vector part of q* q^-1, by the shorter way: 2 sin(angle / 2) along the axis.
     #[inline(always)]
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 6]) {
         let (a, b) = (target.rotation, tip.quaternion());
@@ -115,7 +117,7 @@ impl Rows<3> for PositionOnly {
 }
 
 impl Rows<5> for PositionAndAxis {
-    /// The turn from the tool's z axis to the wanted axis d, both in the tool's axes: (-d_y, d_x), scaled to a length of 2
+    /// Writes the turn from the tool's z axis to the wanted axis d, both in the tool's axes: (-d_y, d_x), scaled to a length of 2
     /// sin(angle / 2).
     #[inline(always)]
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 5]) {
@@ -127,7 +129,7 @@ impl Rows<5> for PositionAndAxis {
             one - two * (x * x + y * y),
         ];
         let d = to_tool(tip, wanted);
-        // `rest` is 0 if the axes are opposite: any turn is then as good as another.
+        // If the axes are opposite, `rest` is 0, and half a turn about any perpendicular axis reaches the target.
         let (rest, least) = (one + d[2], R::from_f64(1e-6));
         let scale = (two / if rest > least { rest } else { least }).sqrt();
         [error[3], error[4]] = if rest > least {
@@ -145,7 +147,7 @@ impl Rows<5> for PositionAndAxis {
 }
 
 impl<R: Real, const M: usize> Residual<R, M> {
-    /// A residual that has not been measured.
+    /// Makes a residual of zeros, to be filled by `compare`.
     pub fn zero() -> Self {
         Self {
             error: [R::default(); M],
@@ -155,7 +157,7 @@ impl<R: Real, const M: usize> Residual<R, M> {
         }
     }
 
-    /// Compares the frame of the tip with a target; `columns` is the Jacobian there, in the base's axes.
+    /// Computes the error between the tip's frame and a target. `columns` is the Jacobian at the same joints, in the base's axes.
     #[inline(always)]
     pub fn compare<T: Rows<M>>(&mut self, target: &Target<R>, tip: &RigidTransform<R>, columns: &[Column<R>]) {
         for i in 0..3 {
@@ -168,8 +170,8 @@ impl<R: Real, const M: usize> Residual<R, M> {
         self.measure();
     }
 
-    /// Leaves out rows of weight 0, and multiplies the others by their weights. Returns the squared linear and angular errors,
-    /// which are judged, as they are without weights.
+    /// Sets the error in rows of weight 0 to 0, and multiplies all rows by their weights. Returns the squared linear and angular
+    /// errors before the multiplication, for comparison with the tolerances.
     pub fn weigh(&mut self, weights: &[R; 6]) -> [R; 2] {
         for (error, &weight) in self.error.iter_mut().zip(weights) {
             *error = if weight == R::default() { weight } else { *error };

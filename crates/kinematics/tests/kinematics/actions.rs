@@ -8,7 +8,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 
 const HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
-/// Converts a chunk.
+/// Converts a chunk of actions, and returns the results or the error.
 fn converted(
     config: &ConversionConfig,
     chain: Option<&Chain>,
@@ -291,7 +291,7 @@ fn chunks_that_are_refused() {
         refused(Kind::Pose, Kind::Absolute, &jump, 7, &zero),
         "step 1: no joints were found for the pose within 0.5 rad or m of the step before"
     );
-    // So is the first step, from the reference.
+    // The first step is refused, too, if it jumps from the reference.
     let poses = &jump[7..];
     assert_eq!(
         refused(Kind::Pose, Kind::Delta, poses, 7, &zero),

@@ -6,8 +6,8 @@ use robocache_kinematics::{Answer, Chain, ChainConfig, Frame, InverseConfig, Mod
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
-/// A URDF, a chain in it, and the hashes of its poses and Jacobians and of its answers, in float64 and in float32. Another program
-/// in another language computed the hashes from the same definitions.
+/// A URDF, a chain in it, and the hashes of the chain's poses and Jacobians, and of its answers, in float64 and in float32. A
+/// program in another language computed the hashes from the same definitions.
 struct Arm {
     file: &'static str,
     base: &'static str,
@@ -56,7 +56,7 @@ const ARMS: [Arm; 5] = [
 
 const ROWS: usize = 500;
 
-/// The FNV-1a hash of bytes.
+/// FNV-1a hash of bytes, updated with each value.
 struct Hash(u64);
 
 impl Hash {
@@ -78,7 +78,7 @@ impl Hash {
     }
 }
 
-/// The hashes of poses and Jacobians at random rows, and of the answers to those poses.
+/// Computes the hash of poses and Jacobians at random rows, and the hash of the answers to these poses.
 fn hashes<R: Real>(chain: &Chain) -> [u64; 2] {
     let mut random = Random(1);
     let (exact, model) = (Model::<f64>::new(chain), Model::<R>::new(chain));

@@ -1,4 +1,4 @@
-//! Poses, frames of links, Jacobians and manipulability.
+//! Poses, frames of links, Jacobians and manipulability. Batches of rows have the bits of single rows.
 
 use crate::random::Random;
 use crate::robots::{chain, joint, planar, robot, six_axes, snake};
@@ -102,7 +102,7 @@ fn the_velocity_of_two_links_in_a_plane() {
     assert!(model.takes(&[8192.0, -8192.0]) && !model.takes(&[0.0, 8193.0]) && !model.takes(&[f64::INFINITY, 0.0]));
 }
 
-/// The Jacobian by central differences of poses: the velocity of the tip in the axes of the base.
+/// Computes the Jacobian by central differences of poses: the velocity of the tip in the axes of the base.
 fn differences(model: &Model<f64>, q: &[f64]) -> Vec<f64> {
     let n = q.len();
     let step = 1e-6;

@@ -20,7 +20,7 @@ fn pose(chain: &Chain, q: &[f64]) -> Pose<f64> {
     Model::<f64>::new(chain).pose(q).unwrap()
 }
 
-/// Makes a chain with a slide along each axis.
+/// Makes a chain of three slides, one along each axis.
 fn gantry() -> Chain {
     let slide = |name, axis, parent, child| {
         let inside = format!("<axis xyz=\"{axis}\"/><limit lower=\"-2\" upper=\"2\"/>");
@@ -30,7 +30,7 @@ fn gantry() -> Chain {
     chain(&robot(&["base", "a", "b", "tip"], &joints), "base", "tip")
 }
 
-/// Checks an answer by the pose of its joints, and that it lies within its limits.
+/// Checks that joints reach a target within `tolerance`, and lie within the limits of their chain.
 fn check(chain: &Chain, target: &Pose<f64>, joints: &[f64], tolerance: f64) {
     let [x, y, z, a, b, c, w] = pose(chain, joints);
     let [tx, ty, tz, ta, tb, tc, tw] = *target;

@@ -6,7 +6,7 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, Model, Pose, Select, Solver, Task, Track};
 use std::f64::consts::FRAC_PI_2;
 
-/// Weights that judge only the position in the plane of x and y: two rows.
+/// Weights that count only the errors of the position in x and y: two rows.
 const PLANE: [f64; 6] = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0];
 
 fn config(tolerance: f64, posture: f64, rest: &[f64]) -> InverseConfig {
@@ -43,7 +43,7 @@ fn near(a: &[f64], b: &[f64], most: f64) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= most)
 }
 
-/// The sum of squared differences, as the solver sums it.
+/// Computes the sum of squared differences of two rows of joint values, as the solver sums it.
 fn distance<R: Real>(a: &[R], b: &[R]) -> R {
     a.iter()
         .zip(b)
@@ -60,7 +60,7 @@ fn two_slides() -> Chain {
     chain(&robot(&["base", "a", "tip"], &joints), "base", "tip")
 }
 
-/// Makes a chain of three joints in a plane, and between them one that mimics the first.
+/// Makes a chain of three joints in a plane, and between these a joint that mimics the first.
 fn with_a_mimic() -> Chain {
     let turn = |name, parent, child, limit| {
         let inside = format!("<origin xyz=\"0.4 0 0\"/><axis xyz=\"0 0 1\"/>{limit}");
@@ -75,7 +75,7 @@ fn with_a_mimic() -> Chain {
     chain(&robot(&["base", "a", "b", "c", "d", "tip"], &joints), "base", "tip")
 }
 
-/// Makes arms with more joints than their task has rows, each with the task and the weights.
+/// Lists arms with more joints than their task has rows, each with its task and its weights.
 fn arms() -> Vec<(Chain, Task, [f64; 6])> {
     let all = [1.0; 6];
     vec![
@@ -308,7 +308,7 @@ fn a_pose_that_is_held_comes_nearer_to_rest_and_never_goes_back() {
     check::<f64>(1e-4);
 }
 
-/// Makes poses on the way from one row of joints to another, two of which have no answer.
+/// Makes poses on the way from one random row of joints to another. Two of the poses have no answer.
 fn path<R: Real>(chain: &Chain, random: &mut Random, count: usize) -> (Vec<R>, Vec<Pose<R>>) {
     let (model, start, end) = (Model::<R>::new(chain), random.joints(chain), random.joints(chain));
     let at = |i: usize| {

@@ -2,7 +2,7 @@
 
 use robocache_kinematics::{Chain, JointKind};
 
-/// Random numbers from 0 to 1 by SplitMix64.
+/// Generator of random numbers from 0 to 1, SplitMix64, by its state.
 pub struct Random(pub u64);
 
 impl Random {

@@ -1,9 +1,9 @@
-//! URDFs of small robots, and joints for their poses.
+//! URDFs of small robots, and helpers that build a chain or a solver and solve for joints.
 
 use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, Pose, Solver};
 
-/// Makes the URDF of a robot with these links; the joints are given as XML.
+/// Makes the URDF of a robot with these links. `joints` is the XML of its joints.
 pub fn robot(links: &[&str], joints: &str) -> String {
     let links: String = links
         .iter()
@@ -12,17 +12,17 @@ pub fn robot(links: &[&str], joints: &str) -> String {
     format!("<robot name=\"test\">\n{links}{joints}</robot>\n")
 }
 
-/// Makes the XML of a joint from one link to the next; `inside` stands in its element.
+/// Makes the XML of a joint from the link `parent` to the link `child`. `inside` is the XML within its element.
 pub fn joint(name: &str, kind: &str, parent: &str, child: &str, inside: &str) -> String {
     format!(
         "  <joint name=\"{name}\" type=\"{kind}\"><parent link=\"{parent}\"/><child link=\"{child}\"/>{inside}</joint>\n"
     )
 }
 
-/// Limits of 3 to either side.
+/// XML of a joint's limits: -3 to 3, radians or metres.
 pub const LIMIT: &str = "<limit lower=\"-3\" upper=\"3\"/>";
 
-/// Makes the URDF of two links of 1 m and 0.5 m in the plane of x and y, which turn about z.
+/// Makes the URDF of an arm of two links, 1 m and 0.5 m long, in the plane of x and y, whose joints turn about z.
 pub fn planar() -> String {
     let joints = joint(
         "shoulder",
@@ -40,7 +40,7 @@ pub fn planar() -> String {
     robot(&["base", "upper", "lower", "tip"], &joints)
 }
 
-/// Makes a chain of three links of 1 m in the plane of x and y, which turn about z.
+/// Makes a chain of three links of 1 m in the plane of x and y, whose joints turn about z.
 pub fn three_links() -> Chain {
     let turn = |name, parent, child, x| {
         let inside = format!("<origin xyz=\"{x} 0 0\"/><axis xyz=\"0 0 1\"/>{LIMIT}");
@@ -53,7 +53,7 @@ pub fn three_links() -> Chain {
     chain(&robot(&["base", "a", "b", "c", "tip"], &joints), "base", "tip")
 }
 
-/// Makes the URDF of an arm of six joints: a shoulder of two, an elbow, and a wrist of three whose axes meet.
+/// Makes the URDF of an arm of six joints: two in the shoulder, one in the elbow, and three in the wrist, whose axes meet.
 pub fn six_axes() -> String {
     let limit = "<limit lower=\"-3.1\" upper=\"3.1\"/>";
     let parts = [
@@ -81,7 +81,7 @@ pub fn six_axes() -> String {
     robot(&links, &joints)
 }
 
-/// Makes a chain of `count` joints about x, y and z in turn, 0.1 m apart.
+/// Makes a chain of `count` joints, 0.1 m apart, that turn about x, y, z, x and so on.
 pub fn snake(count: usize) -> Chain {
     let names: Vec<String> = (0..=count).map(|i| format!("link{i}")).collect();
     let joints: String = (0..count)

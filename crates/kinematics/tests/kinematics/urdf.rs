@@ -22,7 +22,8 @@ fn refusal(text: &str, config: &ChainConfig) -> String {
     }
 }
 
-/// Returns the error for a robot with one joint `j` between `base` and `tip`, in line 4.
+/// Returns the error text for a robot with one joint `j` between `base` and `tip`, in line 4. `inside` is the XML within the
+/// joint's element.
 fn refusal_of(kind: &str, inside: &str) -> String {
     refusal(
         &robot(&["base", "tip"], &joint("j", kind, "base", "tip", inside)),

@@ -1,5 +1,8 @@
-//! Core of `align` and `fuse`: takes samples and tells which observations are due. `samples.rs` takes samples from
-//! messages, and `window.rs` computes the windows.
+//! Core of `align` and `fuse`: takes samples and tells which observations are due. `samples.rs` takes samples from messages,
+//! and `window.rs` computes the windows.
+//!
+//! The CPU and the device give the same bits, so the choice between them changes no value. If a device is lost, the samples
+//! that only its memory held are missing.
 
 use super::gpu::{DeviceSample, FuserError, GpuFuser};
 use super::output::{Destination, Output};
@@ -9,7 +12,7 @@ use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_device::{Backend, HostBuf, Outcome, Placement, Resident, Values};
 use std::ops::Range;
 
-/// Least bytes of a window that [`Placement`] `auto` may send to a device. The CPU computes a smaller window in less
+/// Smallest size of a window, bytes, that [`Placement`] `auto` may send to a device. The CPU computes a smaller window in less
 /// time than a device takes to launch a kernel.
 const CPU_BYTES: usize = 1 << 17;
 
@@ -61,24 +64,25 @@ const CPU_BYTES: usize = 1 << 17;
 /// ```
 pub struct Aligner {
     pub(super) timeline: Timeline,
-    /// Home of the rows that a device holds. Chooses between the CPU and the device for each window.
+    /// Rows (values of samples) that a device holds, and the choice between the CPU and the device for each window.
     pub(super) resident: Resident<GpuFuser>,
     /// Limit and count of the device memory that the backend uses.
     budget: Budget,
     pub(super) outputs: Vec<Output>,
-    /// Destination of each output of the current window.
+    /// Memory in which each output of the current window is wanted: of the host, of the device, or none.
     pub(super) destinations: Vec<Destination>,
     pub(super) masks: Masks,
     /// Host copy of a sample that arrived on a device. The aligner reuses the buffer.
     fetched: HostBuf,
-    /// Newest row that the aligner took from each input that delivers observations, by modality.
+    /// Newest row of the observations that an aligning node upstream sends, for each modality; `None` if its input has brought no
+    /// observation.
     pub(super) newest_rows: Vec<Option<NewestRow>>,
 }
 
-/// Reason why the aligner dropped a sample. The stream goes on with the next one.
+/// Reason why the aligner dropped a sample. Later samples of the stream are taken as usual.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// The sample is invalid.
+    /// The stamp, the length or a value of the sample is invalid.
     #[error(transparent)]
     Sample(#[from] SampleError),
     /// The copy of the sample from its device to the host failed.
@@ -86,14 +90,14 @@ pub enum PushError {
     Device(#[from] DeviceFault),
 }
 
-/// Sample in the memory in which it arrived.
+/// Values of a sample, in the memory in which they arrived.
 #[derive(Clone, Copy)]
 pub(super) enum Sample<'a> {
     Host(Values<'a>),
     Device(DeviceSample<'a>),
 }
 
-/// Newest row that the aligner took from the observations of an input.
+/// Stamp, ns, and epoch (number of clock jumps) of the newest row that was taken from the observations of an input.
 #[derive(Clone, Copy)]
 pub(super) struct NewestRow {
     pub stamp_ns: i64,
@@ -158,19 +162,19 @@ impl Aligner {
         &self.timeline
     }
 
-    /// Returns the timeline, through which the caller opens, closes and configures streams, and hands over requests,
-    /// ticks and notices. Samples must go through [`push`](Self::push) instead: it knows whether the host or the device
+    /// Returns the timeline, through which the caller opens, closes and configures streams, makes requests, passes on ticks of a
+    /// timer, and takes notices. Samples must go through [`push`](Self::push) instead: it knows whether the host or the device
     /// holds the history of a stream.
     pub fn timeline_mut(&mut self) -> &mut Timeline {
         &mut self.timeline
     }
 
-    /// Closes a modality: targets stop waiting for it until its next sample.
+    /// Closes a modality: targets stop waiting for it until its next sample, or until [`open`](Self::open).
     pub fn close(&mut self, modality: usize) {
         self.timeline_mut().close(modality);
     }
 
-    /// Opens a modality: targets wait for it.
+    /// Opens a modality that was closed: targets wait for it again, if it has `wait: true`.
     pub fn open(&mut self, modality: usize) {
         self.timeline_mut().open(modality);
     }
@@ -270,7 +274,8 @@ impl Aligner {
         self.resident.take_lost()
     }
 
-    /// Returns the device that takes samples without a copy to the host, or `None` while it is short of memory.
+    /// Returns the device on which samples can stay without a copy to the host; `None` without a device, or while it is short of
+    /// memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
         self.resident.input_gpu()
     }

@@ -1,4 +1,7 @@
-//! The messages of attached streams, and which of them a window has.
+//! Messages of attached streams (`attach`), such as voxel grids: which are held, and which belong to the rows of a window.
+//!
+//! Every item that is not held any more comes back once, from [`Attached::next_released`]. A stream holds at most
+//! `max_held_mb`: messages that no row can need are released first, then the oldest.
 
 use super::{Aligner, AttachedSpec, PushOutcome, SampleError, Target, Timeline};
 use std::collections::VecDeque;
@@ -42,57 +45,62 @@ use std::collections::VecDeque;
 /// ```
 pub struct Attached<M> {
     streams: Vec<AttachedStream<M>>,
-    /// Index (-1: none) and age, ns, of the message of each row and stream in the last window, both `[T, A]` row-major.
+    /// Index among `members` of the message of each row of the last window and each attached stream, `[T, A]` row-major; -1: no
+    /// message.
     index: Vec<i64>,
+    /// Age of the message of each row of the last window and each attached stream, ns: the row's time minus the message's, `[T, A]`
+    /// row-major; -1: no message.
     age_ns: Vec<i64>,
+    /// Items that are not held any more, each with the index of its attached stream.
     released: Vec<(usize, M)>,
 }
 
 struct AttachedStream<M> {
     spec: AttachedSpec,
-    /// Index of the stream in the timeline.
+    /// Index of the stream among all streams of the timeline.
     stream: usize,
-    /// The slot of each time in the stream's history, in the same order.
+    /// One slot for each time in the history of the stream, in the same order.
     slots: VecDeque<Slot<M>>,
-    /// Number that the sample of the first slot has in the history.
+    /// Number of the message in `slots[0]`, as the history of the stream numbers its messages.
     first: u64,
-    /// Bytes of all messages that are held.
+    /// Total size of the held messages, bytes.
     held: usize,
-    /// Number before which messages were checked for a row that may have them.
+    /// Number of the first message for which `make_room` has not checked yet whether a row to come may need it.
     checked_until: u64,
-    /// Number before which all messages are given up.
+    /// Number of the first message that may still be held: `make_room` has released all messages before it.
     given_up_until: u64,
     /// Indices in `slots` of the distinct messages of the last window, ascending.
     members: Vec<usize>,
 }
 
-/// A message of a history. `item` is `None` if the message was given up.
+/// A message whose time is in the history. `item` is `None` if the message was released early, to keep to `max_held_mb`.
 struct Slot<M> {
     item: Option<M>,
     bytes: usize,
 }
 
-/// Result of a message's arrival.
+/// Result of adding a message to [`Attached`]: its effect on the timeline, and the number of messages that were released for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// The same result as for a sample.
+    /// Lateness, overflow and clock jump of the message, judged as for a sample of a modality.
     pub pushed: PushOutcome,
-    /// Number of messages, the oldest ones, that were given up for `max_held_mb` although a row may have needed them.
+    /// Number of messages that this call released to keep to `max_held_mb`, the oldest first, although a row to come may have
+    /// needed them.
     pub dropped: usize,
 }
 
-/// The reason why a message was dropped. The stream goes on.
+/// Reason why a message of an attached stream was dropped. Later messages are taken as usual.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AttachError {
-    /// The stamp is not a time.
+    /// The stamp is not within +-2^61 ns.
     #[error(transparent)]
     Stamp(#[from] SampleError),
     /// The message alone is larger than `max_held_mb`.
     #[error("it takes {came} bytes (allowed: {allowed}, `max_held_mb`)")]
     TooLarge {
-        /// Bytes of the message.
+        /// Size of the message, bytes.
         came: usize,
-        /// `max_held_mb` in bytes.
+        /// Greatest total size of the messages of the stream that are held, bytes: `max_held_mb`.
         allowed: usize,
     },
 }
@@ -123,10 +131,10 @@ impl<M> Attached<M> {
     /// `None`.
     ///
     /// # Errors
-    /// The reason why the message was dropped. It then leaves no trace, not even of its stamp.
+    /// [`AttachError`]: the message is dropped, and its stamp is not added to the timeline.
     ///
     /// # Panics
-    /// If there is no such stream.
+    /// If there is no attached stream `attached`.
     pub fn push(
         &mut self,
         aligner: &mut Aligner,
@@ -217,19 +225,19 @@ impl<M> Attached<M> {
         &self.age_ns
     }
 
-    /// Bytes of the messages of an attached stream that are held.
+    /// Total size of the messages of an attached stream that are held, bytes.
     pub fn held_bytes(&self, attached: usize) -> usize {
         self.streams[attached].held
     }
 
-    /// Takes an item that is not held any more, with the index of its attached stream.
+    /// Takes an item that is not held any more, with the index of its attached stream; `None` if there is none.
     pub fn next_released(&mut self) -> Option<(usize, M)> {
         self.released.pop()
     }
 }
 
 impl<M> AttachedStream<M> {
-    /// Gives up the messages whose times the history has forgotten.
+    /// Releases the messages whose times the history has dropped.
     fn follow(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) {
         let first = timeline.history(self.stream).first();
         while self.first < first {
@@ -249,8 +257,8 @@ impl<M> AttachedStream<M> {
         item
     }
 
-    /// Gives messages up until at most `max_held_mb` is held: first messages that no row can have, then the oldest. Returns the
-    /// number of the oldest messages that were given up.
+    /// Releases messages until at most `max_held_mb` is held: first messages that no row can need, then the oldest. Returns the
+    /// number of messages that were released although a row may need them.
     fn make_room(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) -> usize {
         let times = timeline.history(self.stream).times();
         self.checked_until = self.checked_until.max(self.first);

@@ -1,3 +1,8 @@
+//! Configuration of align and fuse as a file has it: the sections `align:` and `fuse:`.
+//!
+//! Only the types are checked here; `spec.rs` checks the values. A key that is left out of a file has its value in `Default`,
+//! if the key is not required.
+
 use super::TriggerConfig;
 pub use crate::channel_groups::ChannelGroupConfig;
 use robocache_device::Dtype;
@@ -27,112 +32,121 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlignConfig {
-    /// Targets per second: they lie at whole multiples of `round(1e9 / rate_hz)` ns.
+    /// Targets per second, 1e-6 to 1e9. Targets lie at whole multiples of `round(1e9 / rate_hz)` ns.
     pub rate_hz: f64,
-    /// T, the rows of an observation.
+    /// T, the number of rows of an observation, 1 to 2^20.
     #[serde(default = "one")]
     pub window: usize,
-    /// Grid steps between the rows of a window.
+    /// Distance between two rows of a window, 1 to 2^20: in periods of `rate_hz`, or with `rows: samples` in samples of the
+    /// trigger's stream.
     #[serde(default = "one")]
     pub stride: usize,
-    /// Grid steps between observations.
+    /// Distance between two observations, in periods of `rate_hz`, 1 to 2^20.
     #[serde(default = "one")]
     pub emit_every: usize,
-    /// Longest wait of a target for a stream that is behind the newest one; `None`: for ever.
+    /// Longest time that a target waits for a stream that is behind the newest stream, ms of capture time; `None`: for ever.
     pub max_wait_ms: Option<f64>,
-    /// Trigger of an observation; `None`: the grid.
+    /// Source of the target times; `None`: whole multiples of the period of `rate_hz`.
     pub trigger: Option<TriggerConfig>,
-    /// The type of the published values.
+    /// Element type of the published values.
     #[serde(default = "crate::float32")]
     pub dtype: Dtype,
-    /// Fill value of targets without a valid value.
+    /// Value that is published where a modality has no valid value.
     #[serde(default)]
     pub fill_value: f32,
-    /// The streams, in the order of their columns.
+    /// Streams to align, in the order of their columns in the output.
     pub modalities: Vec<ModalityConfig>,
-    /// Streams whose messages are attached to the observations unchanged, such as voxel grids. Only fuse has them.
+    /// Streams whose messages are attached to the observations unchanged, such as voxel grids. Only fuse may have them.
     #[serde(default)]
     pub attach: Vec<AttachConfig>,
 }
 
-/// One stream of an [`AlignConfig`].
+/// One stream of numeric samples of an [`AlignConfig`].
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModalityConfig {
-    /// The input of the stream.
+    /// Name of the dataflow input that brings the samples.
     pub input: String,
-    /// Number of values in a sample.
+    /// Number of values in a sample, 1 or more.
     pub dim: usize,
-    /// Paths of the values and of the stamp in a struct. `None`: the recognised ones.
+    /// Paths of the values and of the stamp, for messages that are structs. `None`: the fields of a recognised struct.
     pub from: Option<FromConfig>,
-    /// Interpolation of values between samples; may be left out if every group has its own.
+    /// Mode in which values between samples are computed; may be left out if every group has its own.
     pub interpolation: Option<Interpolation>,
-    /// Delay of its stamps behind the capture: a sample's time is its stamp minus this.
+    /// Delay of the stream's stamps behind the capture, ms: the time of a sample is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// See [`Limits::max_age`](robocache_time::Limits::max_age).
+    /// Greatest distance of a target from the sample that gives its value, ms; only `previous` and `nearest` use it. `None`: no
+    /// limit.
     pub max_age_ms: Option<f64>,
-    /// See [`Limits::max_gap`](robocache_time::Limits::max_gap).
+    /// Greatest distance of the two samples around a target, ms, for all modes but `previous` and `nearest`. `None`: no limit.
     pub max_gap_ms: Option<f64>,
-    /// See [`Limits::extrapolate`](robocache_time::Limits::extrapolate).
+    /// Longest time after the newest sample for which its value is still used, ms, for all modes but `previous` and `nearest`.
+    /// `None`: 0.
     pub extrapolate_ms: Option<f64>,
-    /// `slerp`: true to publish, of a rotation's two quaternions, the one with w >= 0. `None`: false.
+    /// `slerp`: true to publish the quaternion with w >= 0, of the two of opposite sign that are the same rotation. `None`: false.
     pub canonical: Option<bool>,
-    /// `slerp`: place of w in a quaternion. `None`: `xyzw`.
+    /// `slerp`: position of w in a quaternion, last (`xyzw`) or first (`wxyz`). `None`: `xyzw`.
     pub order: Option<QuaternionOrder>,
-    /// Least time between two samples: targets do not wait for a sample that would come sooner.
+    /// Shortest time between two samples of the stream, ms: targets do not wait for a sample that would come sooner. `None`:
+    /// not known.
     pub min_period_ms: Option<f64>,
-    /// Time by which a sample may be late and still be sorted in before it is used.
+    /// Greatest delay of a sample behind newer samples of its stream, ms. Targets wait by this much longer, so that a late sample
+    /// is sorted in before it is used.
     #[serde(default)]
     pub reorder_ms: f64,
-    /// True if a target waits for this stream.
+    /// True if targets wait for this stream, unless it is closed.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// A stamp that goes back by more than this is a clock jump; at least `reorder_ms`. `None`: 1000, or `reorder_ms`
-    /// if that is more.
+    /// A stamp that goes back by more than this, ms, is a clock jump; at least `reorder_ms`. `None`: 1000, or `reorder_ms` if
+    /// that is more.
     pub reset_ms: Option<f64>,
-    /// A stamp is too far ahead if it is more than this after the newest of its stream, and of every other stream that is
-    /// waited for. It is a clock jump then, or with `max_wait_ms` its stream may go aside. `None`: 10,000 with `max_wait_ms`,
-    /// else no limit.
+    /// A stamp is too far ahead if it is more than this, ms, after the newest stamp of its stream and of every other stream
+    /// that is waited for. Such a stamp is a clock jump, or with `max_wait_ms` targets may stop waiting for its stream. `None`:
+    /// 10,000 with `max_wait_ms`, else no limit.
     pub jump_ms: Option<f64>,
-    /// Groups of channels with rules of their own; together they cover each channel once.
+    /// Groups of channels, each with its own interpolation and limits; together they cover each channel once. Empty: all channels
+    /// are one group.
     #[serde(default)]
     pub groups: Vec<ChannelGroupConfig>,
 }
 
-/// A stream whose messages are attached to the observations of an [`AlignConfig`] unchanged: the key `attach`.
+/// Stream whose messages are attached to the observations of an [`AlignConfig`] unchanged: the key `attach`.
 ///
 /// `Default` has no input; other keys have the defaults of a configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachConfig {
-    /// The input of the stream.
+    /// Name of the dataflow input that brings the messages.
     pub input: String,
     /// The output on which the messages of a window are published, and the name of their column in `observation`.
     #[serde(default = "grids")]
     pub output: String,
-    /// Paths as of a [`ModalityConfig`], but of the columns of a cloud.
+    /// Paths of the columns of a point cloud and of its stamp, for messages that are structs. `None`: the fields of a recognised
+    /// struct.
     pub from: Option<FromConfig>,
-    /// Number of rows, the newest ones, that have messages. `None`: all.
+    /// Number of rows of a window, counted from the newest, that have an attached message. `None`: all rows.
     pub rows: Option<usize>,
-    /// Greatest age of a message at a row. `None`: no limit.
+    /// Greatest age of a message at the time of its row, ms. `None`: no limit.
     pub max_age_ms: Option<f64>,
-    /// Delay of its stamps behind the capture: a message's time is its stamp minus this.
+    /// Delay of the stream's stamps behind the capture, ms: the time of a message is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Least time between two messages: targets do not wait for a message that would come sooner.
+    /// Shortest time between two messages of the stream, ms: targets do not wait for a message that would come sooner. `None`:
+    /// not known.
     pub min_period_ms: Option<f64>,
-    /// Time by which a message may be late and still be sorted in before it is used.
+    /// Greatest delay of a message behind newer messages of its stream, ms. Targets wait by this much longer, so that a late
+    /// message is sorted in before it is used.
     #[serde(default)]
     pub reorder_ms: f64,
-    /// True if a target waits for this stream.
+    /// True if targets wait for this stream, unless it is closed.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// The same as [`ModalityConfig::reset_ms`].
+    /// Step back of a stamp, ms, above which it is a clock jump: as [`ModalityConfig::reset_ms`].
     pub reset_ms: Option<f64>,
-    /// The same as [`ModalityConfig::jump_ms`].
+    /// Distance ahead of the other streams, ms, above which a stamp is too far ahead: as [`ModalityConfig::jump_ms`].
     pub jump_ms: Option<f64>,
-    /// Limit of the messages that are held, MiB.
+    /// Greatest total size of the messages of this stream that are held, MiB.
     #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
 }
@@ -157,7 +171,7 @@ impl Default for AttachConfig {
 }
 
 impl Default for AlignConfig {
-    /// Returns 50 Hz and no modality; other keys have the defaults of a configuration file.
+    /// Returns a configuration of 50 Hz without modalities; other keys have the defaults of a configuration file.
     fn default() -> Self {
         Self {
             rate_hz: 50.0,
@@ -175,7 +189,7 @@ impl Default for AlignConfig {
 }
 
 impl Default for ModalityConfig {
-    /// Returns no input and no channel; other keys have the defaults of a configuration file.
+    /// Returns a modality without an input name and without channels; other keys have the defaults of a configuration file.
     fn default() -> Self {
         Self {
             input: String::new(),
@@ -199,12 +213,12 @@ impl Default for ModalityConfig {
 }
 
 impl AlignConfig {
-    /// D, the columns of all modalities side by side.
+    /// D, the number of columns of all modalities side by side.
     pub fn columns(&self) -> usize {
         self.modalities.iter().map(|modality| modality.dim).sum()
     }
 
-    /// Selections of the inputs: those of the modalities, then of the attached streams.
+    /// Returns the parts to read of the messages of each input: first for the modalities, then for the attached streams.
     pub fn selections(&self) -> impl Iterator<Item = Selection> {
         let modalities = self.modalities.iter();
         let samples = modalities.map(|modality| Selection::samples(modality.dim, modality.from.clone()));

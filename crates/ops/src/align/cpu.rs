@@ -5,9 +5,10 @@ use robocache_device::Element;
 use robocache_time::blend::{Rows, Written};
 use std::ops::Range;
 
-/// Writes the window of a range of modalities side by side, `[T, D]` row-major, newest target last, and its masks.
+/// Writes the window of a range of modalities side by side to `out`, `[T, D]` row-major, the newest row last, and its masks to
+/// `masks`.
 ///
-/// A modality whose samples are on a device has no valid value: see [`Timeline::are_rows_on_device`].
+/// A modality whose samples only a device holds gets the fill value, and is not valid: see [`Timeline::are_rows_on_device`].
 ///
 /// # Panics
 /// If `out` does not have T * D elements.
@@ -80,8 +81,8 @@ pub fn window<E: Element>(
     }
 }
 
-/// Search for the samples before ascending targets. Samples come at a nearly constant rate, so each search begins as many
-/// samples ahead as the last one went.
+/// Search for the number of samples at or before each of several ascending targets. Samples come at a nearly constant rate, so each
+/// search starts at a guess: the last result plus its distance from the result before.
 #[derive(Default)]
 struct Cursor {
     until: usize,
@@ -100,7 +101,8 @@ impl Cursor {
     }
 }
 
-/// Returns the number of the ascending `times` that are at or before `time`, if it is near `guess`.
+/// Returns the number of the ascending `times` that are at or before `time`; `None` if it is not found within four steps from
+/// `guess`.
 fn walk(times: &[i64], time: i64, guess: usize) -> Option<usize> {
     const STEPS: usize = 4;
     let mut until = guess;

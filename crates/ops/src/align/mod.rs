@@ -41,8 +41,8 @@ pub use window::Window;
 
 use robocache_stream::Header;
 
-/// True if a message with this header is a request of dora's service pattern. The answer to a request also has a `request_id`,
-/// but names the trigger that made it.
+/// True if a message with this header is a request for an observation: it has a `request_id`, as dora's service pattern has, and no
+/// `trigger`. An answer has both.
 pub fn is_request(header: &Header) -> bool {
     header.other.get("request_id").is_some() && key::trigger.get(header).is_none()
 }

@@ -1,10 +1,10 @@
-//! The outputs of a window, and where each of them goes.
+//! Outputs of a window: the modalities and the layout of each, and the memory in which each is wanted.
 
 use super::Timeline;
 use robocache_stream::Layout;
 use std::ops::Range;
 
-/// An output of a window: a range of modalities side by side, `[T, D]` row-major.
+/// Output of a window: a range of modalities side by side, `[T, D]` row-major.
 #[derive(Clone, Debug)]
 pub struct Output {
     modalities: Range<usize>,
@@ -28,27 +28,27 @@ impl Output {
         }
     }
 
-    /// The modalities of the output.
+    /// Indices of the modalities whose columns the output has.
     pub fn modalities(&self) -> Range<usize> {
         self.modalities.clone()
     }
 
-    /// The M + 1 offsets of the columns: the output's m-th modality is columns `offsets[m]..offsets[m + 1]`.
+    /// Offsets of the columns, M + 1 of them: the m-th modality of the output has columns `offsets[m]..offsets[m + 1]`.
     pub fn offsets(&self) -> &[i64] {
         &self.offsets
     }
 
-    /// D, the number of columns.
+    /// D, the number of columns of all modalities of the output.
     pub fn columns(&self) -> usize {
         self.offsets.last().map_or(0, |&columns| columns as usize)
     }
 
-    /// The layout of the payload: a flat array of T * D elements.
+    /// Layout of the payload: a flat array of T * D elements of the published type.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The size of the values, bytes.
+    /// Size of the values of all T rows, bytes.
     pub fn bytes(&self) -> usize {
         let columns = self.layout.columns.iter();
         columns
@@ -62,8 +62,9 @@ impl Output {
 pub enum Destination {
     /// Nowhere: the output is not computed.
     Nowhere,
-    /// Host memory.
+    /// Host memory: [`Window::write`](super::Window::write) copies the output there.
     Host,
-    /// Memory of the device of [`Aligner::output_gpu`](super::Aligner::output_gpu).
+    /// Device memory, on the device of [`Aligner::output_gpu`](super::Aligner::output_gpu). If the CPU computes the output, it is
+    /// in host memory instead.
     Device,
 }

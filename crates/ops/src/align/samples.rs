@@ -1,4 +1,7 @@
-//! The samples of a message.
+//! Samples of a message, pushed to an [`Aligner`] one at a time.
+//!
+//! The caller takes the observations that are due after each sample, so a message of K samples gives the same observations as K
+//! messages. A row that another aligning node masked, or sent before, is never pushed.
 
 use super::aligner::{NewestRow, Sample};
 use super::gpu::DeviceSample;
@@ -30,23 +33,25 @@ pub struct Samples {
     modality: usize,
     next_row: usize,
     stamp_ns: i64,
-    /// Rows up to this stamp were taken from an earlier message.
+    /// Newest stamp, ns, of the rows that an earlier observation brought: rows up to this stamp are left out. `None`: all rows
+    /// are new.
     taken_until: Option<i64>,
 }
 
 impl Samples {
-    /// The modality of the samples.
+    /// Index of the modality that the samples are pushed to.
     pub fn modality(&self) -> usize {
         self.modality
     }
 
-    /// The stamp of the sample that was pushed last, ns.
+    /// Stamp of the sample that was pushed last, ns; before the first sample, the stamp of the message.
     pub fn stamp_ns(&self) -> i64 {
         self.stamp_ns
     }
 }
 
-/// Step back of an input's observations, ns, above which its clock was set back. In a new epoch any step back means that.
+/// Step back of the newest row of an input's observations, ns, above which the clock upstream was set back. If the epoch changed,
+/// every step back means so.
 const OBSERVATIONS_RESET: i64 = 1_000_000_000;
 
 impl Aligner {
@@ -84,7 +89,8 @@ impl Aligner {
         None
     }
 
-    /// Returns a row of a message as a sample. The only row of a message is its whole payload, whatever its length.
+    /// Returns row `row` of a message as a sample. If the message has only one row, the sample is its whole payload, whatever its
+    /// length.
     fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Result<Sample<'a>, PushError> {
         let dim = self.timeline.dim(modality);
         let elements = |len: usize| match message.stamps().len() {
@@ -100,8 +106,8 @@ impl Aligner {
         Ok(Sample::Host(values.slice(elements.start, elements.end)))
     }
 
-    /// Returns the stamp up to which earlier observations of the input brought rows, and notes the newest row of `message`.
-    /// `None`: all rows are new.
+    /// Returns the stamp up to which earlier observations of the input brought rows, ns, and notes the newest row of `message` for
+    /// the next call. `None`: all rows are new.
     fn taken_until(&mut self, modality: usize, message: &Message) -> Option<i64> {
         if form::modalities.get(&message.header).is_none_or(<[String]>::is_empty) {
             return None;

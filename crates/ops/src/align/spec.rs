@@ -1,4 +1,6 @@
-//! The configuration of align and fuse, checked.
+//! Checks the configuration of align and fuse, and converts it to ns, bytes and indices.
+//!
+//! A `Spec` or a `StreamSpec` holds checked values only. An error names the key, its value and the allowed values.
 
 use super::{AlignConfig, AttachConfig, ChannelGroupConfig, ModalityConfig, Rows, TriggerConfig, TriggerKind};
 use crate::channel_groups::ChannelGroup;
@@ -9,13 +11,13 @@ use robocache_time::{TimeGrid, ms_to_ns, ns_to_ms};
 use robocache_yaml::did_you_mean;
 use std::collections::HashMap;
 
-/// A checked configuration, in the units of the operation.
+/// Checked settings of the whole operation; those of one stream are in `StreamSpec`.
 pub(super) struct Spec {
     pub grid: TimeGrid,
     pub window: i64,
     pub stride: i64,
     pub emit_every: i64,
-    /// `max_wait_ms` in ns.
+    /// Longest wait of a target, ns; `None`: no limit.
     pub max_wait: Option<i64>,
     pub trigger: Trigger,
     pub dtype: Dtype,
@@ -26,30 +28,31 @@ pub(super) struct Spec {
 /// Settings of an attached stream that a modality does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedSpec {
-    /// The output on which the messages of a window are published.
+    /// Name of the output on which the messages of a window are published.
     pub output: String,
-    /// Number of the newest rows that have messages.
+    /// Number of rows of a window, counted from the newest, that have an attached message.
     pub rows: usize,
-    /// Greatest age of a message at a row, ns; `None`: no limit.
+    /// Greatest age of a message at the time of its row, ns; `None`: no limit.
     pub max_age: Option<i64>,
-    /// Limit of the messages that are held, bytes.
+    /// Greatest total size of the messages of the stream that are held, bytes.
     pub max_held: usize,
 }
 
-/// Trigger of an observation; times in ns.
+/// Checked trigger of an observation; times in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
     Grid,
-    /// The first sample of modality `leader` that is at least the `every`-th after the last target, and at least `min_interval`
-    /// later.
+    /// Samples of modality `leader`. The next target is the first sample that is at least the `every`-th after the last target, and
+    /// at least `min_interval` later.
     Stream {
         leader: usize,
         every: usize,
         min_interval: i64,
         rows: Rows,
     },
-    /// The messages of an input, each of which is answered with an observation.
+    /// Requests: name of the input whose messages are each answered with an observation.
     Request(String),
+    /// Ticks: name of the input whose messages each ask for the newest observation.
     Timer(String),
 }
 
@@ -57,55 +60,60 @@ pub(super) enum Trigger {
 pub(super) struct StreamSpec {
     pub input: String,
     pub dim: usize,
-    /// Names of its values, if the configuration takes them by name.
+    /// Names of the values of a sample, if the configuration takes the values by name; otherwise empty.
     pub fields: Vec<String>,
     /// Groups in the order of their channels; each channel is in one group.
     pub groups: Vec<ChannelGroup>,
     pub latency: i64,
     pub reorder: i64,
-    /// Least time between two samples; 0: not known.
+    /// Shortest time between two samples; 0: not known.
     pub min_period: i64,
-    /// `wait` of the configuration.
+    /// True if targets wait for the stream while it is open: the key `wait`.
     pub waits: bool,
     pub reset: i64,
-    /// `jump_ms`, if the configuration has it.
+    /// Value of `jump_ms`, ns; `None` if the configuration has none.
     pub jump: Option<i64>,
-    /// Most samples that the history holds.
+    /// Greatest number of samples that the history holds.
     pub history_limit: usize,
 }
 
-/// The output of fuse with the window alone.
+/// Name of fuse's output that has the window alone.
 pub const FUSED: &str = "fused";
-/// The output of fuse with the window and its attached messages.
+/// Name of fuse's output that has the window and its attached messages.
 pub const OBSERVATION: &str = "observation";
 
-/// Default of `reset_ms`, unless `reorder_ms` is more, ns.
+/// Default of `reset_ms`, ns, unless `reorder_ms` is greater.
 const DEFAULT_RESET: i64 = 1_000_000_000;
 
-/// Greatest distance of a request's time before the newest time that is due, ns. Ticks keep as much history.
+/// Greatest distance of a requested time before the newest time that is due, ns. With the triggers `request` and `timer`, histories
+/// reach back by this much more.
 pub(super) const MAX_LOOK_BACK: i64 = 1_000_000_000;
 
-/// The largest observation, in elements.
+/// Greatest number of elements of an observation.
 const MAX_ELEMENTS: usize = 1 << 28;
 
-/// Memory that a stream may hold while it waits for others; past it, its oldest samples are dropped and counted.
+/// Memory, bytes, that the history of a stream may take while the stream waits for others. Past it, the oldest samples are
+/// dropped and counted.
 const HISTORY_BYTES: usize = 64 << 20;
 
 /// Bytes that a message of an attached stream takes beside its payload, which has its own bound.
 const ATTACHED_BYTES: usize = 512;
 
-/// Greatest rate of a sensor, Hz, all of whose samples a long window must hold, within [`LONG_HISTORY_BYTES`].
+/// Rate of a sensor, Hz, for all of whose samples the history of a long window has room, if that takes at most
+/// [`LONG_HISTORY_BYTES`].
 const SENSOR_RATE: f64 = 1e4;
+/// Size up to which the history of a long window may grow beyond [`HISTORY_BYTES`], bytes.
 const LONG_HISTORY_BYTES: usize = 256 << 20;
 
-/// Limit of a stream's history: a window that needs more, even with one sample a grid step, is refused.
+/// Limit of the memory of a stream's history, bytes. A window that needs more, even with one sample for each period of `rate_hz`,
+/// is refused.
 const MAX_HISTORY_BYTES: usize = 1 << 30;
 
 impl Spec {
     /// Checks a configuration. Returns the streams of the modalities, then the attached streams.
     ///
     /// # Errors
-    /// The invalid key, and the mistake.
+    /// [`ConfigError`] names the invalid key, its value and the allowed values.
     pub(super) fn new(config: &AlignConfig) -> Result<(Self, Vec<StreamSpec>), ConfigError> {
         let grid = config.grid()?;
         let max_wait = max_wait_ns(config.max_wait_ms)?;
@@ -141,13 +149,13 @@ impl Spec {
 }
 
 impl StreamSpec {
-    /// Returns the most samples that a value needs at or before its target, and the most after it.
+    /// Returns the largest number of samples that a value needs at or before its target, and the largest number after it.
     pub(super) fn needs(&self) -> [usize; 2] {
         let needs = self.groups.iter().map(|group| group.rule.mode.needs());
         needs.fold([1, 0], |most, needs| [most[0].max(needs[0]), most[1].max(needs[1])])
     }
 
-    /// True if a sample can be unusable because some of its channels are not a rotation.
+    /// True if a group interpolates rotations, so that a sample can be refused because its channels are not a rotation.
     pub(super) fn has_rotations(&self) -> bool {
         self.groups.iter().any(|group| group.rule.mode.is_rotation())
     }
@@ -259,7 +267,8 @@ impl AlignConfig {
         }
     }
 
-    /// Returns the most samples of a stream to hold: those of a window, and those of the time for which it may wait.
+    /// Returns the greatest number of samples of a stream that its history holds: those of a window, and those of the time
+    /// `wait_ns` for which the window may wait.
     fn history_limit(&self, input: &str, dim: usize, grid: TimeGrid, wait_ns: i64) -> Result<usize, ConfigError> {
         let sample_bytes = match dim {
             0 => ATTACHED_BYTES,
@@ -361,7 +370,7 @@ impl AlignConfig {
 }
 
 impl AttachConfig {
-    /// Returns the settings that an attached stream shares with a modality, as a modality without columns.
+    /// Returns the settings that an attached stream shares with a modality, as the configuration of a modality without channels.
     fn stream(&self) -> ModalityConfig {
         ModalityConfig {
             input: self.input.clone(),

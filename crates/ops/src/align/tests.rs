@@ -1,5 +1,5 @@
-//! Timelines that a reader checks by hand: samples in the order of their arrival, times in ms, and after each what
-//! falls due. The grid is 10 ms unless a test says otherwise.
+//! Tests of timelines that can be checked by hand: samples in the order of their arrival, times in ms, and after each sample the
+//! observations that fall due. Targets are 10 ms apart unless a test says otherwise.
 //!
 //! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. A `!` after the
 //! values means not valid, and `@-` that there is no sample at or before the row. The keys `late=` and `epoch=` are left out if
@@ -26,7 +26,8 @@ use std::fmt::Write;
 
 const MS: i64 = 1_000_000;
 
-/// Returns a section of these keys and modalities. Keys that are left out: `rate_hz: 100`, `dim: 1`, `interpolation: previous`.
+/// Returns a configuration with these keys and modalities, in YAML. Keys that are left out get `rate_hz: 100`, `dim: 1`,
+/// `interpolation: previous`.
 fn config(keys: &str, modalities: &[&str]) -> AlignConfig {
     let or = |text: &str, key: &str, default: &str| match text.contains(key) {
         true => String::new(),
@@ -43,7 +44,7 @@ fn config(keys: &str, modalities: &[&str]) -> AlignConfig {
     serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Returns the message with which a configuration is refused.
+/// Returns the error text with which `config` is refused; panics if it is accepted.
 fn refusal(config: &AlignConfig) -> String {
     let error: ConfigError = Timeline::new(config).err().expect("it was taken");
     error.to_string()
@@ -68,13 +69,13 @@ impl Script {
         self.timeline.inputs().position(|name| name == input).unwrap()
     }
 
-    /// Pushes a sample of one value, and checks that `due` falls due.
+    /// Pushes a sample of one value, and checks that the observations `due` fall due.
     #[track_caller]
     fn push(&mut self, input: &str, ms: i64, value: f32, due: &[&str]) -> PushOutcome {
         self.push_all(input, ms, &[value], due)
     }
 
-    /// Pushes a sample of several values, and checks that `due` falls due.
+    /// Pushes a sample of several values, and checks that the observations `due` fall due.
     #[track_caller]
     fn push_all(&mut self, input: &str, ms: i64, sample: &[f32], due: &[&str]) -> PushOutcome {
         let pushed = self.try_push(input, ms * MS, Values::from_f32(sample)).unwrap();
@@ -101,7 +102,7 @@ impl Script {
         self.falls_due(due);
     }
 
-    /// Sends a request for a time, or the newest one, and checks that `due` falls due.
+    /// Sends a request for a time, ms, or with `None` for the newest time, and checks that the observations `due` fall due.
     #[track_caller]
     fn ask(&mut self, ms: Option<i64>, due: &[&str]) -> Result<u64, Refusal> {
         let asked = self.timeline.ask(ms.map(|ms| ms * MS));
@@ -109,14 +110,14 @@ impl Script {
         asked
     }
 
-    /// Ticks the timer, and checks that `due` falls due.
+    /// Ticks the timer, and checks that the observations `due` fall due.
     #[track_caller]
     fn tick(&mut self, due: &[&str]) {
         self.timeline.tick();
         self.falls_due(due);
     }
 
-    /// Returns the numbers of the requests that waited and were refused since the last call.
+    /// Returns the requests that waited and were refused since the last call: number and reason.
     fn refused(&mut self) -> Vec<(u64, Refusal)> {
         std::iter::from_fn(|| self.timeline.take_refused()).collect()
     }

@@ -1,4 +1,12 @@
-//! Histories of the streams, and the rule that decides which observation is due.
+//! [`Timeline`]: histories of the streams, and the rule that decides which observation is due.
+//!
+//! All decisions follow from capture times and the order of arrival: no clock and no device is read here. A target of the grid
+//! is sent at most once, unless a clock jump takes time itself back.
+//!
+//! Words, as in `docs/semantics.md`: *G*, the grid's clock, is the newest capture time of the streams that *lead*. These are
+//! the open streams with `wait: true` that are not *aside*. A stream goes aside if it is too far ahead of G: targets then
+//! neither wait for it nor follow it. The *leader* is the stream whose samples are the targets (`trigger: stream`). The head of
+//! `align/mod.rs` defines *settled* and *watermark*.
 
 mod clock;
 mod due;
@@ -20,98 +28,104 @@ use robocache_stream::{History, Insert, Place};
 use robocache_time::{Limits, is_stamp_in_range};
 use std::collections::VecDeque;
 
-/// The reason why a sample was dropped. The stream goes on.
+/// Reason why a sample of a modality was dropped. Later samples of the stream are taken as usual.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// The number of values is wrong.
+    /// The sample does not have `dim` values.
     #[error("a sample has {came} values, not {expected} (`dim`)")]
     WrongLength {
-        /// The modality's `dim`.
+        /// The modality's `dim`: number of values that a sample must have.
         expected: usize,
-        /// The number of values that the sample has.
+        /// Number of values that the sample has.
         came: usize,
     },
-    /// A value is NaN or infinite, or becomes so in float32.
+    /// A value of the sample is NaN or infinite, or too large for float32.
     #[error("value {channel} of a sample is {value}, not finite in float32")]
     NonFinite {
-        /// The first such channel.
+        /// Index of the first channel that is not finite.
         channel: usize,
-        /// The value of that channel.
+        /// Value of channel `channel` in float32: NaN or infinite.
         value: f32,
     },
-    /// Channels that must be a rotation are not one, or are far from unit length.
+    /// Channels of a group with a rotation mode, such as `slerp`, do not hold a rotation.
     #[error(
         "channels {from} to {to} of a sample are not a rotation for `{mode}` (allowed: directions of a norm of 1e-6 to 1e18)"
     )]
     NoRotation {
-        /// The first of the channels.
+        /// Index of the group's first channel.
         from: usize,
-        /// The channel after the last of them.
+        /// Index of the channel after the group's last channel.
         to: usize,
-        /// The name of the interpolation.
+        /// Name of the group's interpolation, such as `slerp`.
         mode: &'static str,
     },
-    /// The stamp is out of range.
-    #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
+    /// The stamp, ns, is not within +-2^61.
+    #[error("stamp {0} ns is out of range (allowed: +-2^61): stamps are ns since 1970")]
     StampOutOfRange(i64),
     /// The values of the stream are on a device, but the sample was pushed to the [`Timeline`] instead of to the
     /// [`Aligner`](super::Aligner), which keeps them there.
-    #[error("the samples of this stream are on a device, and one came to the host")]
+    #[error(
+        "the samples of this stream are on a device, and one came to the host (needed: `Aligner`, which takes both)"
+    )]
     OnDevice,
 }
 
-/// Result of a sample's arrival, beside its place in the history.
+/// Result of adding a sample to a [`Timeline`]: lateness, overflow, clock jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushOutcome {
-    /// True if the sample lies at or before a target that was sent already, or is too soon.
+    /// True if the sample lies at or before a target that was sent already, or is closer than `min_period_ms` to another
+    /// sample. A late sample is still kept.
     pub late: bool,
-    /// Distance in ns from another sample of its stream, if it is less than `min_period_ms`.
+    /// Distance from the nearest other sample of the stream, ns, if that is less than `min_period_ms`; otherwise `None`.
     pub too_soon_ns: Option<i64>,
-    /// True if the history was full and dropped its oldest sample.
+    /// True if the stream's history was full and dropped its oldest sample.
     pub overflowed: bool,
-    /// The stream's clock jumped by this many ns: its history was cleared, and the grid starts anew.
+    /// Step of the stream's clock, ns, if the sample shows a clock jump; negative: back. The samples of the stream before the
+    /// jump were dropped, and targets begin anew.
     pub jumped_ns: Option<i64>,
 }
 
-/// Event in the streams that the user should be told of.
+/// Event in the streams of a [`Timeline`] that the user should be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The grid started without a stream.
+    /// Targets began although a stream had no sample at or after the first target.
     StartedWithout {
-        /// The modality.
+        /// Index of the stream that was behind, as in [`Timeline::inputs`].
         modality: usize,
-        /// Distance of its newest sample behind the first target; `None`: it had no sample.
+        /// Distance from the stream's newest sample to the first target, ns; `None` if the stream had no sample.
         behind_ns: Option<i64>,
     },
-    /// A sample of a stream is too far ahead of the others: targets neither wait for the stream nor follow it.
+    /// A sample of a stream is too far ahead of the other streams, so targets neither wait for this stream nor follow it.
     Aside {
-        /// The modality.
+        /// Index of the stream that is ahead, as in [`Timeline::inputs`].
         modality: usize,
-        /// Lead of the stream over the grid's clock.
+        /// Distance from the grid's clock, the newest sample of the other streams, to the sample of this stream, ns.
         ahead_ns: i64,
     },
-    /// Targets follow another stream from now on, because it went on while there was no observation: a clock jump.
+    /// Targets follow another stream from now on, because that stream went on while no observation was due. Counts as a clock
+    /// jump.
     Moved {
-        /// The modality that they follow.
+        /// Index of the stream that targets follow now, as in [`Timeline::inputs`].
         modality: usize,
-        /// Lead of its newest sample over the streams that targets followed before; negative: behind.
+        /// Distance from the newest sample that targets followed before to the newest sample of this stream, ns; negative:
+        /// back.
         by_ns: i64,
     },
-    /// More targets fell due at once than anybody could take. They were skipped: this counts as a clock jump.
+    /// More than 2^32 periods of `rate_hz` fell due at once. Their targets were skipped, which counts as a clock jump.
     Skipped {
-        /// The number of targets.
+        /// Number of skipped targets, in periods of `rate_hz`.
         targets: i64,
     },
-    /// A device was lost, and with it samples that were nowhere else.
+    /// A device failed, and the samples that were only in its memory are lost.
     SamplesLost {
-        /// The modality.
+        /// Index of the stream that lost samples, as in [`Timeline::inputs`].
         modality: usize,
-        /// The number of samples.
+        /// Number of samples lost.
         samples: usize,
     },
 }
 
-/// An observation that is due.
+/// Target of an observation that is due, with the counts that its metadata report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Time of the newest row of the window, ns.
@@ -120,67 +134,71 @@ pub struct Target {
     pub epoch: i64,
     /// Number of late samples so far, of all streams.
     pub late_samples: i64,
-    /// Number of the request that the observation answers, from [`Timeline::ask`].
+    /// Number of the request that the observation answers, from [`Timeline::ask`]; `None` for any other trigger.
     pub request: Option<u64>,
     /// True if the time follows from stamps alone, and not from the arrival of a request or a tick.
     pub is_deterministic: bool,
 }
 
-/// State of a stream.
+/// State of one stream of a [`Timeline`]: settings, and times of the samples held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
     /// True if targets wait for the stream while it is open: `wait` of its configuration.
     pub waits: bool,
-    /// True if the stream is open.
+    /// False if the stream was closed, until its next sample or [`Timeline::open`]; otherwise true.
     pub open: bool,
-    /// The capture time of its newest sample, ns; `None` before the first.
+    /// Capture time of the newest sample held, ns; `None` if the history is empty.
     pub newest_ns: Option<i64>,
-    /// The capture time of the oldest sample in its history, ns.
+    /// Capture time of the oldest sample held, ns; `None` if the history is empty.
     pub oldest_ns: Option<i64>,
-    /// Step back of a stamp above which it is a clock jump, ns.
+    /// Greatest step back of a stamp that is not a clock jump, ns: `reset_ms`.
     pub reset_ns: i64,
 }
 
-/// Validity and age of each value of a window.
+/// Times, validity and ages of a window of T rows and M modalities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Masks {
-    /// Times of the T rows, ascending, ns.
+    /// Times of the T rows, ns, ascending.
     pub timestamps_ns: Vec<i64>,
-    /// `[T, M]`, row-major: 1 if every group of the modality has a valid value, else 0.
+    /// Validity, `[T, M]` row-major: 1 if every group of channels of the modality has a valid value, else 0.
     pub valid: Vec<i64>,
-    /// `[T, M]`, row-major: target minus the newest sample at or before it, -1 if there is none, ns.
+    /// Ages, `[T, M]` row-major, ns: time of the row minus the newest sample at or before it; -1 if there is none.
     pub age_ns: Vec<i64>,
-    /// Number of rows of each of the M modalities that are not valid because the published type can't hold their values.
+    /// Number of rows, for each of the M modalities, whose values the published type can't hold. Such a row is not valid.
     pub overflows: Vec<i64>,
 }
 
 /// Histories of the streams, and the rule that decides which observation is due: all of align and fuse except the values.
 ///
-/// A timeline knows no device, and no clock but the stamps. [`Aligner`](super::Aligner) adds the values.
+/// A timeline uses no device, and no clock but the stamps. [`Aligner`](super::Aligner) adds the values.
 pub struct Timeline {
     spec: Spec,
-    /// Streams of the modalities, then the attached ones.
+    /// Streams of the modalities, then the attached streams.
     streams: Vec<InputStream>,
-    /// Earliest time of the next target, ns; on the grid, exactly its time. `None` before the first target, or if targets are
-    /// to begin anew.
+    /// Earliest time of the next target, ns; with the trigger `grid`, exactly that target. `None` before the first target, or
+    /// if targets begin anew.
     next: Option<i64>,
-    /// True from a clock jump to the next target: until then each sample decides whether target times may be sent again.
+    /// True from a clock jump until the next target is sent. Until then each sample decides whether targets up to `last_sent`
+    /// may be sent again.
     begins_anew: bool,
-    /// The newest target that was sent, ns. It is kept over a restart, so that no time is sent twice.
+    /// Newest target that was sent, ns; `None` before the first. A clock jump keeps this time, so that no target is sent twice.
     last_sent: Option<i64>,
     /// True if the trigger's timer has ticked since the last call of `due`.
     ticked: bool,
-    /// Requests that wait, in order of arrival; the number of the next request; and requests that were refused after they
-    /// waited.
+    /// Requests that wait for an answer, in order of arrival.
     pending: VecDeque<PendingRequest>,
+    /// Number that the next request gets.
     asked: u64,
+    /// Requests that were refused after they waited: number and reason, the earliest refusal first.
     refused: VecDeque<(u64, Refusal)>,
-    /// G, the grid's clock, ns: [updated](Self::update_clock) after each change of the streams.
+    /// G, the grid's clock, ns: the newest capture time of the streams that targets follow, [updated](Self::update_clock) after
+    /// each change of the streams. `None` before the first sample.
     clock: Option<i64>,
-    /// The due time when the samples of streams were last counted anew, ns; only with ticks and requests.
+    /// Time up to which targets were due when the samples of all streams were last counted anew, ns; only with the triggers `timer`
+    /// and `request`.
     due_mark: Option<i64>,
-    /// Oldest row, ns, for which samples that no window needs are forgotten already; `None` if a change since may have brought
-    /// more to forget.
+    /// Time before which samples were last dropped, ns, so that the same time is not searched twice. `None` if samples may have to
+    /// be dropped for the same time again.
     forgotten_before: Option<i64>,
     notices: Vec<Notice>,
     epoch: i64,
@@ -189,24 +207,25 @@ pub struct Timeline {
 
 struct InputStream {
     spec: StreamSpec,
-    /// Most samples that a value needs at or before its target, and most after it.
+    /// Largest number of samples that a value needs at or before its target, and largest number after the target.
     needs: [usize; 2],
     has_rotations: bool,
-    /// The newest time before which no sample can come any more that is in time; only with `min_period_ms`.
+    /// Time of the newest settled sample, ns: no sample that is still in time can come before this one. Only with
+    /// `min_period_ms`.
     settled: Option<i64>,
     open: bool,
     late_samples: i64,
     pace: Pace,
     history: History,
-    /// The sample that arrived last, in float32.
+    /// Buffer for the values of the sample that arrived last, in float32.
     sample: Vec<f32>,
 }
 
 impl Timeline {
-    /// Checks a configuration and creates the histories.
+    /// Creates a timeline without samples from a configuration, which is checked.
     ///
     /// # Errors
-    /// The invalid key, and the mistake.
+    /// [`ConfigError`] names the invalid key, its value and the allowed values.
     pub fn new(config: &AlignConfig) -> Result<Self, ConfigError> {
         let (spec, streams) = Spec::new(config)?;
         Ok(Self {
@@ -228,7 +247,8 @@ impl Timeline {
         })
     }
 
-    /// The inputs of the streams, in order: those of the modalities, then the attached ones.
+    /// Input names of the streams: those of the modalities, then those of the attached streams, in the order of the
+    /// configuration.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.spec.input.as_str())
     }
@@ -238,46 +258,46 @@ impl Timeline {
         self.streams.len() - self.spec.attached.len()
     }
 
-    /// The attached streams, in order. The first is stream M, after the modalities.
+    /// Settings of the attached streams, in the order of the configuration. Attached stream i is stream M + i of the timeline.
     pub fn attached(&self) -> &[AttachedSpec] {
         &self.spec.attached
     }
 
-    /// The number of values in a sample of a modality.
+    /// Number of values in a sample of a modality; 0 for an attached stream.
     pub fn dim(&self, modality: usize) -> usize {
         self.streams[modality].spec.dim
     }
 
-    /// Names of a modality's values, if its configuration takes them by name.
+    /// Names of a modality's values, if the configuration takes the values by name; otherwise empty.
     pub(super) fn fields(&self, modality: usize) -> &[String] {
         &self.streams[modality].spec.fields
     }
 
-    /// T, the rows of an observation.
+    /// T, the number of rows of an observation.
     pub fn window(&self) -> usize {
         self.spec.window as usize
     }
 
-    /// The time between observations of the grid, ns.
+    /// Time between two observations with the trigger `grid`, ns: `emit_every` periods of `rate_hz`.
     pub fn period_ns(&self) -> i64 {
         self.spec.grid.period().saturating_mul(self.spec.emit_every)
     }
 
-    /// The type of the published values.
+    /// Element type of the published values.
     pub fn dtype(&self) -> Dtype {
         self.spec.dtype
     }
 
-    /// Fill value of targets without a valid value.
+    /// Value that is published where a modality has no valid value.
     pub(crate) fn fill_value(&self) -> f32 {
         self.spec.fill_value
     }
 
-    /// Adds a sample with its stamp (ns) to the history of its modality. Call [`due`](Self::due) after each sample, so that a
-    /// message of several samples gives the same observations as a message for each.
+    /// Adds a sample with its stamp, ns, to the history of its modality. Call [`due`](Self::due) after each sample, so that a
+    /// message of several samples gives the same observations as one message for each sample.
     ///
     /// # Errors
-    /// The reason why the sample was dropped; the stream goes on.
+    /// [`SampleError`]: the sample is not added, and later samples are taken as usual.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, SampleError> {
         if self.are_rows_on_device(modality) {
             return Err(SampleError::OnDevice);
@@ -299,7 +319,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// Checks a sample, and returns its values in float32.
+    /// Checks the stamp, length and values of a sample, and returns the values in float32.
     pub(super) fn read(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<&[f32], SampleError> {
         self.check(modality, stamp_ns, sample.len())?;
         let stream = &mut self.streams[modality];
@@ -318,8 +338,8 @@ impl Timeline {
         Ok(&stream.sample)
     }
 
-    /// Adds the time of a checked sample to the history of a stream whose rows are kept elsewhere. Also returns the place of
-    /// its row there, if the history keeps the sample.
+    /// Adds the time of a checked sample to the history of a stream whose rows the caller keeps. Also returns the place for the
+    /// row, or `None` if the history does not keep the sample.
     pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (PushOutcome, Option<Place>) {
         let mut row = None;
         let pushed = self.arrive(modality, stamp_ns, |stream, time| {
@@ -330,26 +350,26 @@ impl Timeline {
         (pushed, row)
     }
 
-    /// True if the rows of a modality are on a device.
+    /// True if a device holds the rows (values of the samples) of a modality, and the timeline only their times.
     pub fn are_rows_on_device(&self, modality: usize) -> bool {
         self.streams[modality].history.are_rows_on_device()
     }
 
-    /// Keeps only the times of a modality's samples from now on. The caller keeps the rows.
+    /// Drops the rows of a modality's samples, and keeps only times from now on. The caller must hold the rows.
     pub(super) fn move_rows_to_device(&mut self, modality: usize) {
         self.streams[modality].history.move_rows_to_device();
     }
 
-    /// Keeps the rows of a modality here again: takes the rows of all its samples back from a device.
+    /// Takes the rows of all samples of a modality back from a device, oldest first, and keeps rows on the host again.
     pub(super) fn restore_rows(&mut self, modality: usize, rows: &[f32]) {
         self.streams[modality].history.restore_rows(rows);
     }
 
-    /// Adds the values of a sample whose time has arrived already, if the values were lost on their way to a device. Its
-    /// history must be on the host again.
+    /// Adds the values of a sample whose time the timeline has already, if the values were lost on their way to a device. The
+    /// rows of the modality must be on the host again.
     ///
     /// # Errors
-    /// The same as of [`push`](Self::push).
+    /// The same as those of [`push`](Self::push).
     pub fn restore(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), SampleError> {
         self.read(modality, stamp_ns, sample)?;
         let stream = &mut self.streams[modality];
@@ -417,13 +437,13 @@ impl Timeline {
         }
     }
 
-    /// Closes a stream: no target waits for it until it has a sample again.
+    /// Closes a stream: no target waits for it until its next sample, or until [`open`](Self::open).
     pub fn close(&mut self, modality: usize) {
         self.streams[modality].open = false;
         self.update_clock();
     }
 
-    /// Opens a stream: targets wait for it.
+    /// Opens a stream that was closed: targets wait for it again, if it has `wait: true`.
     pub fn open(&mut self, modality: usize) {
         if !self.streams[modality].open {
             let before = self.clock;
@@ -432,10 +452,10 @@ impl Timeline {
         }
     }
 
-    /// Sets the latency of a stream. The samples in its history move with it; this is not a clock jump.
+    /// Sets the latency of a stream. The times of its samples in the history move with it; this is not a clock jump.
     ///
     /// # Errors
-    /// If a configuration could not have this latency.
+    /// [`ConfigError`] if `ms` is not within -1e12 to 1e12.
     pub fn set_latency_ms(&mut self, modality: usize, ms: f64) -> Result<(), ConfigError> {
         let latency = latency_ns("latency_ms", ms)?;
         let before = self.clock;
@@ -450,32 +470,32 @@ impl Timeline {
         Ok(())
     }
 
-    /// Sets how long a target waits for a stream that is behind; `None`: for ever.
+    /// Sets the longest time that a target waits for a stream that is behind, ms; `None`: for ever.
     ///
     /// # Errors
-    /// If a configuration could not have this wait.
+    /// [`ConfigError`] if `ms` is not within 0 to 1e12.
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) -> Result<(), ConfigError> {
         self.spec.max_wait = max_wait_ns(ms)?;
         self.follow_max_wait();
         Ok(())
     }
 
-    /// Drains the notices, in the order of their events.
+    /// Takes the notices since the last call, oldest first.
     pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
         self.notices.drain(..)
     }
 
-    /// The number of [late](PushOutcome::late) samples of a modality so far.
+    /// Number of [late](PushOutcome::late) samples of a modality so far.
     pub fn late_samples(&self, modality: usize) -> i64 {
         self.streams[modality].late_samples
     }
 
-    /// The number of clock jumps so far.
+    /// Number of clock jumps of all streams so far: a jump of a stream, a move to another stream, or skipped targets.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
 
-    /// The least `max_age_ms` and the least `max_gap_ms` of the groups of a stream, ns; `None` without a limit.
+    /// Smallest `max_age_ms` and smallest `max_gap_ms` of the groups of a stream, ns; `None` without a limit.
     pub fn limits_ns(&self, stream: usize) -> [Option<i64>; 2] {
         let least = |limit: fn(&Limits) -> i64| {
             let groups = self.streams[stream].spec.groups.iter();
@@ -485,7 +505,8 @@ impl Timeline {
         [least(|limits| limits.max_age), least(|limits| limits.max_gap)]
     }
 
-    /// The state of a stream.
+    /// Settings of a stream, and the times of its oldest and newest sample. `modality` is its index in
+    /// [`inputs`](Self::inputs).
     pub fn stream(&self, modality: usize) -> StreamState {
         let stream = &self.streams[modality];
         StreamState {
@@ -508,18 +529,18 @@ impl Timeline {
         from < to && self.spec.grid.time(self.spec.grid.index_at_or_after(from)) < to
     }
 
-    /// The samples of a stream.
+    /// Samples of a stream that are held, in the order of their times.
     pub(super) fn history(&self, modality: usize) -> &History {
         &self.streams[modality].history
     }
 
-    /// The groups of a modality, in the order of their channels.
+    /// Groups of channels of a modality, in the order of their channels.
     pub(super) fn groups(&self, modality: usize) -> &[ChannelGroup] {
         &self.streams[modality].spec.groups
     }
 }
 
-/// Checks that the channels of a group are a rotation, if they must be one.
+/// Checks that the channels of a group are a rotation, if the mode of the group needs one.
 pub(super) fn check_rotation(group: &ChannelGroup, channels: &[f32]) -> Result<(), SampleError> {
     match group.rule.takes(channels) {
         true => Ok(()),
@@ -546,12 +567,12 @@ impl InputStream {
         }
     }
 
-    /// True if targets wait for this stream: it is open, and its configuration says so.
+    /// True if targets wait for this stream: it is open, and has `wait: true`.
     fn is_waited_for(&self) -> bool {
         self.open && self.spec.waits
     }
 
-    /// Forgets every sample.
+    /// Drops every sample of the history.
     fn clear(&mut self) {
         self.history.clear();
         self.settled = None;
@@ -578,8 +599,9 @@ impl InputStream {
         settled.checked_sub(ahead).map(|newest| self.history.times()[newest])
     }
 
-    /// Finds the newest settled sample, with `min_period_ms`. Samples up to `reorder_ms` before the newest are settled. So is
-    /// each sample that follows a settled one by less than twice `min_period_ms`, because nothing fits between.
+    /// Finds the newest settled sample, before which no sample that is still in time can come; only with `min_period_ms`. Samples
+    /// up to `reorder_ms` before the newest are settled. So is each sample that follows a settled one by less than twice
+    /// `min_period_ms`, because nothing fits between.
     fn settle(&mut self) {
         let (times, min_period) = (self.history.times(), self.spec.min_period);
         let Some(newest) = times.last().filter(|_| min_period > 0) else {
@@ -598,7 +620,7 @@ impl InputStream {
         self.settled = settled;
     }
 
-    /// Returns the time from which on samples are kept to find the newest settled one, ns; `i64::MAX` if none need be.
+    /// Returns the time from which on samples must be kept so that `settle` can go on, ns; `i64::MAX` if it needs none.
     fn keep_from(&self) -> i64 {
         match self.spec.min_period > 0 && self.spec.reorder > 0 {
             true => self.settled.unwrap_or(i64::MIN),
@@ -622,7 +644,7 @@ impl InputStream {
         Some(with + reorder)
     }
 
-    /// Returns the greatest lead of the watermark over the newest sample, ns.
+    /// Returns the greatest time by which the watermark can be ahead of the newest sample, ns.
     fn ahead(&self) -> i64 {
         match self.needs {
             [_, 0] => (self.spec.min_period - 1).max(0),
@@ -630,7 +652,8 @@ impl InputStream {
         }
     }
 
-    /// Returns the distance of a sample at `time` from the nearest one of its stream, ns, if it is less than `min_period_ms`.
+    /// Returns the distance from a sample at `time` to the nearest sample of the stream, ns, if it is less than
+    /// `min_period_ms`.
     fn too_soon(&self, time: i64) -> Option<i64> {
         if self.spec.min_period == 0 {
             return None;

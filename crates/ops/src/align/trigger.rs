@@ -1,18 +1,19 @@
-//! Trigger of an observation: the section `trigger:` of align and fuse.
+//! Trigger of an observation: the section `trigger:` of align and fuse. It has exactly one of the keys `stream`, `request` and
+//! `timer`; without the section, the grid is the trigger.
 
 use serde::Deserialize;
 use std::fmt;
 
-/// Kinds of triggers.
+/// Kind of a trigger: the source of the times (targets) at which observations are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerKind {
-    /// The grid of `rate_hz`.
+    /// Targets at whole multiples of the period of `rate_hz`.
     Grid,
-    /// The samples of a modality.
+    /// Targets at the times of the samples of a modality.
     Stream,
-    /// Messages that are each answered with an observation.
+    /// Targets at the times that requests ask for; each request is answered with an observation.
     Request,
-    /// Messages that each ask for the newest observation.
+    /// Targets at the newest time that is due, one for each tick of a timer.
     Timer,
 }
 
@@ -45,41 +46,41 @@ impl fmt::Display for TriggerKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Keys")]
 pub enum TriggerConfig {
-    /// The samples of a modality: their times are the targets.
+    /// Samples of a modality, whose times are the targets.
     Stream {
-        /// The input of the modality.
+        /// Name of the input of the modality.
         stream: String,
-        /// Number of samples for one target: 2 makes every second sample a target.
+        /// Number of samples from one target to the next: 2 makes every second sample a target.
         every: usize,
-        /// The least time from a target to the next.
+        /// Smallest time from a target to the next target, ms.
         min_interval_ms: f64,
-        /// Places of the older rows of a window.
+        /// Times of the rows of a window that are older than the target.
         rows: Rows,
     },
-    /// The messages of an input, each of which is answered with an observation.
+    /// Messages of an input, each of which is answered with an observation.
     Request {
-        /// The input.
+        /// Name of the input that brings the requests.
         request: String,
     },
-    /// The messages of an input, such as a timer of dora's, each of which asks for the newest observation.
+    /// Messages of an input, such as a timer of dora, each of which asks for the newest observation.
     Timer {
-        /// The input.
+        /// Name of the input that brings the ticks.
         timer: String,
     },
 }
 
-/// Places of the rows of a window that are older than its target.
+/// Times of the rows of a window that are older than its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rows {
-    /// Times `stride` periods of `rate_hz` apart.
+    /// Times that go back from the target in steps of `stride` periods of `rate_hz`.
     #[default]
     Period,
-    /// Samples of the trigger's stream, `stride` samples apart.
+    /// Times of samples of the trigger's stream, `stride` samples apart.
     Samples,
 }
 
-/// The keys as they stand in a file.
+/// Keys of the section as a file has them, before the check that exactly one kind of trigger is given.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a map such as { stream: camera }")]
 struct Keys {
@@ -129,7 +130,6 @@ impl TryFrom<Keys> for TriggerConfig {
 }
 
 impl TriggerConfig {
-    /// The kind of the trigger.
     pub(crate) fn kind(&self) -> TriggerKind {
         match self {
             Self::Stream { .. } => TriggerKind::Stream,

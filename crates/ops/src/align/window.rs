@@ -1,4 +1,7 @@
-//! The window of an observation, output by output.
+//! Window of an observation: its values and masks, output by output.
+//!
+//! The bits are the same whether the device or the CPU computes an output. After a failure of the device, the CPU computes the
+//! outputs that were not taken yet.
 
 use super::gpu::GpuFuser;
 use super::{Aligner, Destination, Masks, Output, Target, Timeline, cpu};
@@ -14,12 +17,13 @@ pub struct Window<'a> {
     aligner: &'a mut Aligner,
     target: Target,
     device: Device,
-    /// Bytes of all outputs that are wanted.
+    /// Total size of the outputs that are wanted, bytes.
     work: usize,
-    /// Time of the device's pass over all outputs, and the sum of the times of the outputs that were taken so far.
+    /// Duration of [`Aligner::window_for`], in which a device computes all outputs in one pass.
     pass: Duration,
+    /// Total time spent so far on writing outputs, or on leaving them on the device.
     taken: Duration,
-    /// The time of the output that was taken last.
+    /// Time spent on the output that was taken last: on writing it, or on leaving it on the device.
     last: Duration,
 }
 
@@ -72,7 +76,7 @@ impl Window<'_> {
         &self.target
     }
 
-    /// An output of the window.
+    /// Layout and modalities of the output with index `output`.
     pub fn output(&self, output: usize) -> &Output {
         &self.aligner.outputs[output]
     }
@@ -85,8 +89,7 @@ impl Window<'_> {
         }
     }
 
-    /// Writes the values of an output to host memory: `[T, D]` elements of the published type or their bytes, newest
-    /// target last.
+    /// Writes the values of an output to host memory: `[T, D]` elements of the published type or their bytes, newest row last.
     ///
     /// # Panics
     /// If `out` has another type or size, or is not aligned for the elements. If the output is [destined](Self::destination)
@@ -131,7 +134,7 @@ impl Window<'_> {
     /// values are copied into any other memory.
     ///
     /// # Errors
-    /// The driver's error. Report it with [`failed_to_leave`](Self::failed_to_leave).
+    /// The error of the GPU driver. Report it with [`failed_to_leave`](Self::failed_to_leave).
     ///
     /// # Panics
     /// If the output is not on the device: see [`destination`](Self::destination).
@@ -163,7 +166,7 @@ impl Window<'_> {
         self.taken += self.last;
     }
 
-    /// The masks of the output that was taken last.
+    /// Times, validity and ages of the output that was taken last.
     pub fn masks(&self) -> &Masks {
         &self.aligner.masks
     }
@@ -173,7 +176,7 @@ impl Window<'_> {
         self.device
     }
 
-    /// The time that the output taken last took, plus that of the pass over all outputs.
+    /// Compute time of the output that was taken last, with the time of the pass over all outputs.
     pub fn compute_time(&self) -> Duration {
         self.pass + self.last
     }
@@ -183,7 +186,7 @@ impl Window<'_> {
         self.aligner.device_bytes()
     }
 
-    /// The timeline of the window.
+    /// Timeline from whose histories the window is computed.
     pub fn timeline(&self) -> &Timeline {
         &self.aligner.timeline
     }

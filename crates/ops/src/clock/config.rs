@@ -1,3 +1,6 @@
+//! Configuration of the operation `clock` as a file has it: the section `clock:`. Only the types are checked here; `spec.rs`
+//! checks the values.
+
 use serde::Deserialize;
 
 /// Inputs that get host time, and the estimate of their clocks: the section `clock:` of a configuration.
@@ -11,7 +14,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockConfig {
-    /// The inputs. Each is published under its own name.
+    /// Inputs whose stamps are put in host time. Each is published under its own name.
     pub inputs: Vec<ClockInput>,
 }
 
@@ -19,21 +22,23 @@ pub struct ClockConfig {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockInput {
-    /// The name of the input.
+    /// Name of the dataflow input.
     pub input: String,
-    /// The clock that stamps it.
+    /// Clock by which the messages of the input are stamped.
     #[serde(default)]
     pub clock: ClockKind,
-    /// The least time from a sample's capture to its publication. It can't be measured from one side, and is subtracted.
+    /// Smallest time from the capture of a sample to its publication, ms, which is subtracted from the estimate. It can't be
+    /// measured from messages in one direction.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Time over which messages make the estimate of a `device` clock.
+    /// Length of the window of messages from which a `device` clock is estimated, s, 1 to 3600.
     #[serde(default = "sixty")]
     pub window_s: f64,
-    /// Time after which an estimate is used.
+    /// Time with messages after which the estimate of a `device` clock is used, s; 1 to `window_s`. A silence counts for at most 1
+    /// s of it.
     #[serde(default = "ten")]
     pub lock_s: f64,
-    /// Deviation above which a clock was set anew.
+    /// Deviation of a stamp from the estimate, ms, above which somebody has set the clock, and the estimate begins anew.
     #[serde(default = "hundred")]
     pub reset_ms: f64,
 }
@@ -52,11 +57,11 @@ impl Default for ClockInput {
     }
 }
 
-/// The clock that stamps an input.
+/// Clock by which the messages of an input are stamped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockKind {
-    /// A clock of the device, which runs freely: its offset and skew are estimated.
+    /// Clock of the device, which runs freely: its offset and skew are estimated.
     #[default]
     Device,
     /// The host's `CLOCK_REALTIME`: stamps are passed on as they are.
@@ -68,7 +73,7 @@ pub enum ClockKind {
 }
 
 impl ClockKind {
-    /// The name of the kind in a configuration.
+    /// Name of the kind in a configuration, such as `device`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Device => "device",

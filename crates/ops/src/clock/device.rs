@@ -1,32 +1,35 @@
-//! A clock of a device that runs freely, seen only through messages that arrive late by at least a constant.
+//! Clock of a device that runs freely, seen only through messages that arrive late by at least a constant.
+//!
+//! The host times of messages in order always ascend, unless a clock was set by more than `reset_ms`. They follow a changed
+//! estimate at 500 ppm.
 
 use super::hull::{Line, Window};
 use super::spec::InputSpec;
 use super::{Notice, Stamp};
 
-/// Greatest correction of the output towards a changed estimate, as a share of the time that passes.
+/// Greatest rate at which host times follow a changed estimate: seconds of correction in a second.
 pub(super) const SLEW: f64 = 500e-6;
 
-/// Greatest skew of an estimate that is used: quartz is within 100 ppm.
+/// Greatest skew at which an estimate is used: quartz is within 100 ppm.
 const MOST_SKEW: f64 = 2000e-6;
 
-/// Number of messages that an estimate needs.
+/// Number of messages from which on an estimate is used.
 const LEAST_MESSAGES: u32 = 8;
 
-/// Time after the first message in which all messages may have been held up: a sender waits at the start of a dataflow.
+/// Time after the first message in which all messages may have been held up, ns: a sender waits at the start of a dataflow.
 const START_NS: i128 = 2_000_000_000;
 
-/// Time after which messages are not merely late any more, ns: the clock was set back.
+/// Time after which messages are not merely late any more, ns: if all are late for this long, the clock was set back.
 const SET_BACK_AFTER_NS: i128 = 5_000_000_000;
 
-/// Number of windows of silence after which nothing is known of the clock.
+/// Length of a silence, in windows, above which the estimate begins anew.
 const LONGEST_SILENCE: i128 = 10;
 
-/// Turns the stamps of one device into host time.
+/// Estimate of the clock of one device, which turns its stamps into host time.
 ///
-/// A message with device time x that comes at host time y has y = x + offset + skew x + delay + q with q >= 0. Late messages
-/// only lie above the line. So the lower convex hull of the points (x, y - x) says all that is known of it (Zhang, Liu and Xia,
-/// INFOCOM 2002).
+/// A message with device time x that comes at host time y has y = x + offset + skew x + delay + q. Its jitter q is 0 or more, so
+/// late messages only lie above the line of q = 0. The lower convex hull of the points (x, y - x) says all that is known of this
+/// line (Zhang, Liu and Xia, INFOCOM 2002).
 ///
 /// If q is exponential, the likeliest line under the hull is the one nearest to the points in sum (Moon, Skelly and Towsley,
 /// INFOCOM 1999). But it lies too high, and the likelihood of the other lines is known, too. The estimate is the mean of all
@@ -38,23 +41,24 @@ pub struct DeviceClock {
     reset: i128,
     window: Window,
     window_ns: i128,
-    /// The first message since the last reset, as x and y.
+    /// First message since the last reset: its device time x and its time of publication y, ns.
     origin: Option<(i128, i128)>,
     newest_x: i128,
     messages: u32,
-    /// Host time since which all messages are late.
+    /// Host time, ns, since which all messages are late by more than `reset_ms`; `None` while messages are in time.
     late_since: Option<i128>,
     line: Option<Line>,
     spread: f64,
-    /// The d = y - x that is applied at the newest message, counted from the origin; `None` until an estimate is used.
+    /// Host time minus device time that is applied at the newest message, ns, counted from the origin; `None` until an estimate is
+    /// used.
     applied: Option<f64>,
-    /// The last host time of a message that was in order.
+    /// Host time that the last message in order was given, ns. The next is later, unless a clock was set back.
     last: Option<i128>,
     epoch: i64,
 }
 
 impl DeviceClock {
-    /// Creates a clock that nothing is known of yet.
+    /// Creates the clock of an input before its first message.
     pub fn new(spec: &InputSpec) -> Self {
         Self {
             latency: i128::from(spec.latency_ns),
@@ -74,8 +78,8 @@ impl DeviceClock {
         }
     }
 
-    /// Returns the host time of a message with stamp `device_ns` that was published at `host_ns`, and a notice if something
-    /// happened to the clock.
+    /// Returns the host time of a message with stamp `device_ns` that was published at `host_ns`, and a [`Notice`] if the
+    /// message shows an event of the clock.
     pub fn push(&mut self, device_ns: i64, host_ns: i64) -> (Stamp, Option<Notice>) {
         let (x, y) = (i128::from(device_ns), i128::from(host_ns));
         let was_locked = self.applied.is_some();
@@ -119,8 +123,8 @@ impl DeviceClock {
         (stamp, notice)
     }
 
-    /// Returns the host time of a message without a stamp: its time of publication, less the latency. It tells nothing of the
-    /// clock.
+    /// Returns the host time of a message without a stamp: its time of publication, less the latency. Such a message tells
+    /// nothing of the clock.
     pub(crate) fn push_unstamped(&mut self, host_ns: i64) -> Stamp {
         let host = self.in_order(i128::from(host_ns) - self.latency, false);
         Stamp::new(host_ns, clamp(host), self.epoch)
@@ -164,7 +168,8 @@ impl DeviceClock {
         })
     }
 
-    /// Returns the delay of a message behind the line, or, while no line is used, behind the earliest message.
+    /// Returns the delay of a message beyond the estimated line, ns; negative if it comes earlier. As long as no estimate is used,
+    /// the delay is counted from the earliest message.
     fn late(&self, x: i128, y: i128) -> Option<i128> {
         let (x0, y0) = self.origin?;
         let d = y - y0 - (x - x0);
@@ -175,7 +180,8 @@ impl DeviceClock {
         Some(d - usual.round() as i128)
     }
 
-    /// True if all messages up to now may be late, because they are few.
+    /// True if all messages up to now may be late: no estimate is used, and it is the first 2 s, or there are fewer than 8
+    /// messages.
     fn is_starting(&self, y: i128) -> bool {
         let is_short = self.origin.is_none_or(|(_, y0)| y - y0 < START_NS);
         self.applied.is_none() && (is_short || self.messages < LEAST_MESSAGES)
@@ -186,7 +192,8 @@ impl DeviceClock {
         self.is_starting(y) && self.late(x, y).is_some_and(|late| late < -self.reset)
     }
 
-    /// Returns the pace of the stamps, if it is still not that of a clock after `after` ns.
+    /// Returns a notice of the pace of the stamps if it differs from a clock's by more than [`MOST_SKEW`] after `after` ns with
+    /// messages. Only as long as no estimate is used.
     fn wrong_pace(&self, after: i128) -> Option<Notice> {
         let line = self.line.filter(|line| line.slope.abs() > MOST_SKEW)?;
         let is_told = self.applied.is_none() && self.window.spoken() >= after;
@@ -209,7 +216,8 @@ impl DeviceClock {
         }
     }
 
-    /// Moves the applied d towards the estimate, `dx` ns after the last message.
+    /// Moves the applied offset towards the estimate at device time `x`, `dx` ns after the last message. Begins to use the estimate
+    /// once it is good enough.
     fn apply(&mut self, x: i128, dx: i128) {
         let Some(line) = &self.line else { return };
         let is_known = self.window.spoken() >= self.lock
@@ -233,7 +241,8 @@ impl DeviceClock {
         line.map_or(0.0, |line| line.slope.clamp(-MOST_SKEW, MOST_SKEW))
     }
 
-    /// Keeps host times in order. They go back only if a clock was set, and only by more than `reset_ms`.
+    /// Returns `host`, or the time right after the last host time if that is later. Host times go back only if a clock was set
+    /// (`is_reset`), and only by more than `reset_ms`.
     fn in_order(&mut self, host: i128, is_reset: bool) -> i128 {
         let host = match self.last {
             Some(last) if host <= last && is_reset && last - host > self.reset => {
@@ -248,7 +257,7 @@ impl DeviceClock {
     }
 }
 
-/// Returns the nearest time that int64 holds.
+/// Converts a time, ns, to int64; a time beyond the range of int64 becomes the nearer end of the range.
 pub(super) fn clamp(ns: i128) -> i64 {
     ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

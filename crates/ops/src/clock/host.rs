@@ -1,24 +1,28 @@
 //! Clocks of the host: the differences between them, and stamps of one of them.
+//!
+//! A small change of a difference is followed at 500 ppm, so that host time does not step. Only a change above `reset_ms` is
+//! followed at once.
 
 use super::device::{SLEW, clamp};
 use super::spec::InputSpec;
 use super::{ClockKind, Notice, Stamp};
 
-/// Distance up to which two readings of a difference count as the same, ns.
+/// Change from one reading of a clock difference to the next, ns, up to which it counts as noise of the reading.
 const SAME_READING_NS: i128 = 10_000;
 
 /// Puts the stamps of one input on the real-time clock, if they are of another clock of this host.
 pub struct HostClock {
     latency: i128,
     reset: i128,
-    /// The real-time clock minus the other one, as it is applied.
+    /// Difference that is added to stamps, ns: the real-time clock minus the clock of the stamps. `None` before the first
+    /// stamp.
     applied: Option<i128>,
     newest: i64,
     epoch: i64,
 }
 
 impl HostClock {
-    /// Creates a clock whose difference was not read yet.
+    /// Creates the clock of an input before its first stamp.
     pub fn new(spec: &InputSpec) -> Self {
         Self {
             latency: i128::from(spec.latency_ns),
@@ -29,8 +33,8 @@ impl HostClock {
         }
     }
 
-    /// Returns the real time of a message with stamp `stamp_ns`, and a notice if the difference took a step. The real-time
-    /// clock is `difference_ns` ahead of the other one.
+    /// Returns the real time of a message with stamp `stamp_ns`, and a notice if the difference of the clocks took a step. The
+    /// real-time clock is `difference_ns` ahead of the clock of the stamps.
     pub fn push(&mut self, stamp_ns: i64, difference_ns: i64) -> (Stamp, Option<Notice>) {
         let difference = i128::from(difference_ns);
         let applied = self.applied.get_or_insert(difference);
@@ -64,13 +68,14 @@ impl HostClock {
     }
 }
 
-/// The host's real-time clock, ns since 1970.
+/// Time of the host's real-time clock, ns since 1970.
 pub fn now_ns() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Lead of the host's real-time clock over another of its clocks, ns; `None` if the system does not have that clock.
+/// Real-time clock of the host minus another of its clocks, ns. `None` if the system does not have that clock, or for the clock
+/// of a device.
 pub fn difference_ns(clock: ClockKind) -> Option<i64> {
     let other = match clock {
         ClockKind::Realtime => return Some(0),

@@ -1,14 +1,18 @@
-//! The line under a window of points: their lower convex hull, in whole numbers, and the line that follows from it.
+//! Line under a window of points: their lower convex hull, in whole numbers, and the line that follows from it.
+//!
+//! Points are whole numbers, so that the hull is exact. Memory is bounded: a window keeps the lowest point of each slot, and up
+//! to `2 * SLOTS` vertices of the hull.
 
 use std::collections::VecDeque;
 
 /// Number of slots of the window. Each slot keeps its lowest point, to complete the hull when a vertex leaves the window.
 const SLOTS: i128 = 1024;
 
-/// Number of parts of a window whose lowest points are compared.
+/// Number of equal parts of a window. The lowest point of each part counts in the uncertainty.
 const PARTS: i128 = 30;
 
-/// Most of the window that a silence takes, ns: data before it are worth keeping until as much has come after it.
+/// Greatest time that one silence counts for in a window, ns, so that a long silence does not push the messages before it out of
+/// the window.
 const LONGEST_STEP: i128 = 1_000_000_000;
 
 /// A message: its device time x and d, its host time minus x. Both count from the first message's.
@@ -18,44 +22,45 @@ const LONGEST_STEP: i128 = 1_000_000_000;
 pub(super) struct Point {
     pub x: i128,
     pub d: i128,
-    /// Time in which the device spoke, up to this message, ns.
+    /// Time with messages up to this one, ns: a silence counts for at most `LONGEST_STEP`.
     spoken_until: i128,
 }
 
 impl Point {
-    /// Distance above `line`, ns.
+    /// Distance of the point above `line`, ns; negative: below.
     pub(super) fn above(&self, line: &Line) -> f64 {
         self.d as f64 - line.at(self.x)
     }
 }
 
-/// A line through (x, d).
+/// Line through the point (x, d): host time minus device time, d, as a function of device time x, as in `Point`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
     x: i128,
     d: f64,
-    /// Change of d in a nanosecond of x, ns.
+    /// Change of d for each ns of x, ns: the skew of the clock.
     pub slope: f64,
 }
 
 impl Line {
-    /// Returns d at x.
+    /// Returns d of the line at `x`, ns.
     pub(super) fn at(&self, x: i128) -> f64 {
         self.d + self.slope * (x - self.x) as f64
     }
 }
 
-/// The points of the last `span` of time with messages, and their lower hull.
+/// Points of the last `span` of time with messages, and their lower convex hull.
 pub(super) struct Window {
     span: i128,
     hull: Vec<Point>,
-    /// The lowest point of each slot, ascending.
+    /// Lowest point of each slot, in the order of x.
     slots: VecDeque<Point>,
-    /// The sum of the x of `slots`.
+    /// Sum of the x of `slots`, for their mean.
     sum_x: i128,
-    /// Start of the newest slot.
+    /// Time with messages at which the newest slot began, ns.
     slot_start: i128,
-    /// Average distance of the lowest of the points above the true line, m / n, ns; 0 if it can't be known.
+    /// Mean jitter over number of points, m / n, ns: the expected distance of the lowest point above the true line. 0 if not
+    /// known.
     bias: f64,
     scratch: Vec<Point>,
     heights: Vec<f64>,
@@ -77,15 +82,15 @@ impl Window {
         }
     }
 
-    /// Forgets all points, keeping their memory.
+    /// Drops all points and keeps their memory for new ones.
     pub(super) fn clear(&mut self) {
         self.hull.clear();
         self.slots.clear();
         (self.sum_x, self.bias) = (0, 0.0);
     }
 
-    /// Adds a point to the right of all others, and ignores any other point. Returns true if a slot is complete, because the
-    /// point begins the next.
+    /// Adds a point if its x is greater than that of all others, and ignores it otherwise. Returns true if the point begins a new
+    /// slot.
     pub(super) fn push(&mut self, x: i128, d: i128) -> bool {
         let newest = self.hull.last();
         if newest.is_some_and(|newest| newest.x >= x) {
@@ -174,17 +179,17 @@ impl Window {
         *quartile / f64::ln(4.0 / 3.0) / count as f64
     }
 
-    /// The least d of the points.
+    /// Smallest d (host time minus device time) of the points, ns; `None` if there is no point.
     pub(super) fn lowest(&self) -> Option<i128> {
         self.hull.iter().map(|point| point.d).min()
     }
 
-    /// The time in which the device spoke since the window was empty, ns.
+    /// Time with messages since the window was empty, ns.
     pub(super) fn spoken(&self) -> i128 {
         self.hull.last().map_or(0, |newest| newest.spoken_until)
     }
 
-    /// Returns the root mean square distance of the lowest points of [`PARTS`] parts of the window above a line, ns.
+    /// Returns the root mean square distance above `line` of the lowest point of each of [`PARTS`] parts of the window, ns.
     pub(super) fn spread(&self, line: &Line) -> f64 {
         let part = (self.span / PARTS).max(1);
         let (mut sum, mut parts) = (0.0, 0u32);
@@ -204,8 +209,8 @@ impl Window {
         (sum / f64::from(parts.max(1))).sqrt()
     }
 
-    /// Forgets the points before `start`: as a vertex leaves on the left, points that lay above its edge become
-    /// vertices.
+    /// Drops the points before `start`, counted in time with messages. As a vertex leaves on the left, points that lay above
+    /// its edge become vertices.
     fn forget_before(&mut self, start: i128) {
         while self.slots.len() > 1 && self.slots[0].spoken_until < start {
             self.sum_x -= self.slots.pop_front().map_or(0, |point| point.x);
@@ -225,7 +230,7 @@ impl Window {
         std::mem::swap(&mut self.hull, &mut self.scratch);
     }
 
-    /// Makes the hull anew, of the slots and the newest point alone.
+    /// Makes the hull anew from the lowest point of each slot and the newest point alone, which bounds its memory.
     fn thin_out(&mut self) {
         let newest = self.hull.last().copied();
         self.hull.clear();
@@ -236,13 +241,13 @@ impl Window {
     }
 }
 
-/// Sums of the weights of slopes, and of their products with the slope and with the height.
+/// Sums over the slopes of all lines under the hull: of their weights, of weight times slope, and of weight times height.
 #[derive(Default)]
 struct Weights {
     sum: f64,
-    /// Counted from the edge's slope, ns of d in an ns of x.
+    /// Sum of weight times slope. Slopes count from the slope of the edge, ns of d in an ns of x.
     slope: f64,
-    /// Counted from the edge's height over the mean x, in units of m / n; 0 or less.
+    /// Sum of weight times height. Heights count from the height of the edge over the mean x, in units of m / n; 0 or less.
     height: f64,
 }
 
@@ -274,7 +279,7 @@ impl Weights {
     }
 }
 
-/// Logarithm of the least weight that counts, as a share of the greatest.
+/// Natural logarithm of the ratio to the greatest weight below which weights are not summed any more.
 const LEAST_HEIGHT: f64 = -40.0;
 
 /// Returns the integrals of exp(-fall t) and of t exp(-fall t) from 0 to `end`.
@@ -290,7 +295,7 @@ fn decay(fall: f64, end: f64) -> (f64, f64) {
     (-f64::exp_m1(-q) / fall, (1.0 - (1.0 + q) * left) / (fall * fall))
 }
 
-/// Andrew's monotone chain: appends a point to the right, and takes out those that are then above the hull.
+/// Appends a point to the right of a hull, and takes out the vertices that come to lie above the hull (Andrew's monotone chain).
 fn append(hull: &mut Vec<Point>, point: Point) {
     while let [.., a, b] = hull.as_slice() {
         let turn = (b.x - a.x) * (point.d - a.d) - (point.x - a.x) * (b.d - a.d);

@@ -40,30 +40,30 @@ use super::ConfigError;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Period at which the difference between two clocks of the host is read.
+/// Time after which the difference between two clocks of the host is read again.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// A stamp in host time, and how it was found.
+/// Stamp of a message in host time, and the state of the estimate that it follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stamp {
-    /// Host time, ns since 1970.
+    /// Capture time on the real-time clock of the host, ns since 1970.
     pub host_ns: i64,
-    /// Host time minus the device's, ns.
+    /// Host time minus the time of the device, ns.
     pub offset_ns: i64,
-    /// Skew of the device's clock: seconds of the host in a second of the device, less 1; 0 while it is not known.
+    /// Skew of the device's clock: seconds of the host in a second of the device, less 1; 0 as long as it is not known.
     pub skew: f64,
-    /// Uncertainty of the estimate, ns: the root mean square distance above it of the earliest message of each thirtieth of the
-    /// window.
+    /// Uncertainty of the estimate, ns: root mean square distance above the estimated line of the earliest message of each
+    /// thirtieth of the window. 0 as long as nothing is known.
     pub sigma_ns: i64,
-    /// True if `host_ns` follows the estimate. Otherwise it is the time of publication, less the latency.
+    /// True if `host_ns` follows the estimate of the clock. If false, `host_ns` is the time of publication, less the latency.
     pub is_locked: bool,
-    /// Number of times that host time went back.
+    /// Number of times that host time went back so far.
     pub epoch: i64,
 }
 
 impl Stamp {
-    /// Returns the host time of another sample of the same message, with device time `device_ns`. This stamp must be that of
-    /// device time `newest_ns`.
+    /// Returns the host time of another sample of the same message, with device time `device_ns`. This stamp must be the one of the
+    /// message's newest sample, with device time `newest_ns`.
     pub fn of_sample(&self, newest_ns: i64, device_ns: i64) -> i64 {
         let before = i128::from(newest_ns) - i128::from(device_ns);
         let stretched = before + (before as f64 * self.skew).round() as i128;
@@ -86,33 +86,33 @@ impl Stamp {
 /// Event of a clock that the user must be told of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Notice {
-    /// The estimate is used from here on.
+    /// The estimate of the clock is used from this message on.
     Locked,
     /// The device's clock was set by this much, or the host's by as much in the other direction. The estimate begins
     /// anew.
     Reset {
-        /// Step of the clock.
+        /// Step of the device's clock against the host's, ns; negative: back.
         ns: i64,
     },
-    /// The device said nothing for so long that the estimate begins anew.
+    /// The device was silent for so long that the estimate begins anew: longer than ten windows.
     Silence {
-        /// Length of the silence.
+        /// Length of the silence by the clock of the device, ns.
         ns: i64,
     },
-    /// The device's clock stands still, or goes at another pace.
+    /// The stamps of the device do not advance, or not at the pace of a clock in ns.
     Pace {
-        /// Nanoseconds of the device in a nanosecond of the host.
+        /// Pace of the stamps: nanoseconds of the device in a nanosecond of the host, near 1 for a clock.
         ratio: f64,
     },
-    /// A clock of the host was set.
+    /// A clock of the host was set, so that stamps of that host clock map to other real times.
     HostClock {
-        /// Step of the clock.
+        /// Step of the real-time clock against the clock that stamps the input, ns; negative: back.
         ns: i64,
     },
 }
 
 impl Notice {
-    /// The name under which warnings of this kind are counted.
+    /// Name under which warnings of this kind are counted.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Locked => "locked",
@@ -157,7 +157,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// The clocks of several inputs.
+/// Clocks of the inputs of a configuration, which turn the stamps of each into host time.
 pub struct Clocks {
     clocks: Vec<Clock>,
 }
@@ -173,10 +173,10 @@ enum Clock {
 }
 
 impl Clocks {
-    /// Creates the clocks of a configuration.
+    /// Creates the clocks of a configuration, one for each input.
     ///
     /// # Errors
-    /// A setting that can't work, or a clock that this system does not have.
+    /// [`ConfigError`] names a setting that is not allowed, or a clock that this system does not have.
     pub fn new(config: &ClockConfig) -> Result<Self, ConfigError> {
         let inputs = config.checked()?;
         let clocks = inputs.iter().enumerate().map(|(i, input)| {
@@ -202,8 +202,8 @@ impl Clocks {
         })
     }
 
-    /// Returns the host time of a message of an input with stamp `stamp_ns`, and a notice if something happened to its clock.
-    /// The message was published at `published_ns` by the host's real-time clock; `None`: now.
+    /// Returns the host time of a message of an input with stamp `stamp_ns`, and a [`Notice`] if the message shows an event of
+    /// its clock. The message was published at `published_ns` by the real-time clock of the host; `None`: now.
     pub fn push(&mut self, input: usize, stamp_ns: i64, published_ns: Option<i64>) -> (Stamp, Option<Notice>) {
         match &mut self.clocks[input] {
             Clock::Device(clock) => clock.push(stamp_ns, published_ns.unwrap_or_else(now_ns)),

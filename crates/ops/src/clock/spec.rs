@@ -1,3 +1,7 @@
+//! Checks the configuration of the operation `clock`, and converts it to ns.
+//!
+//! An [`InputSpec`] holds checked values only. An error names the key, its value and the allowed values.
+
 use super::{ClockConfig, ClockInput, ClockKind};
 use crate::{ConfigError, duration_ns, refused};
 use robocache_time::ms_to_ns;
@@ -5,25 +9,25 @@ use robocache_time::ms_to_ns;
 /// Checked settings of one input.
 #[derive(Clone, Debug)]
 pub struct InputSpec {
-    /// The name of the input.
+    /// Name of the dataflow input.
     pub input: String,
-    /// The clock that stamps it.
+    /// Clock by which the messages of the input are stamped.
     pub clock: ClockKind,
-    /// The least time from capture to publication, ns.
+    /// Smallest time from capture to publication, which is subtracted, ns.
     pub latency_ns: i64,
-    /// Time over which messages make an estimate, ns.
+    /// Length of the window of messages from which a `device` clock is estimated, ns.
     pub window_ns: i64,
-    /// Time after which an estimate is used, ns.
+    /// Time with messages after which the estimate of a `device` clock is used, ns.
     pub lock_ns: i64,
-    /// Deviation above which a clock was set anew, ns.
+    /// Deviation of a stamp from the estimate above which the clock counts as set, ns.
     pub reset_ns: i64,
 }
 
 impl ClockConfig {
-    /// Checks the inputs.
+    /// Checks the inputs and their settings, and returns them in the same order.
     ///
     /// # Errors
-    /// The key, its value and the allowed values.
+    /// [`ConfigError`] names the invalid key, its value and the allowed values.
     pub fn checked(&self) -> Result<Vec<InputSpec>, ConfigError> {
         if self.inputs.is_empty() {
             return refused("inputs", "none (allowed: one or more)");

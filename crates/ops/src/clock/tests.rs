@@ -4,7 +4,7 @@ use super::*;
 
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000_000_000;
-/// Host time at which the simulations begin.
+/// Host time at which the simulations begin, ns.
 const START: i64 = 1_700_000_000 * S;
 
 fn device(keys: &str) -> DeviceClock {
@@ -12,7 +12,7 @@ fn device(keys: &str) -> DeviceClock {
     DeviceClock::new(&config.checked().unwrap()[0])
 }
 
-/// A generator of numbers in 0..1.
+/// Generator of pseudo-random numbers in 0..1.
 struct Random(u64);
 
 impl Random {
@@ -28,8 +28,8 @@ impl Random {
     }
 }
 
-/// Simulates a device whose clock is slow by `ppm`. Returns the device time of each message, its time of publication and its
-/// true host time at the least delay.
+/// Simulates a device whose clock is slow by `ppm`. Returns the device time of each message, its time of publication, and the time
+/// at which it would be published without jitter, ns.
 fn messages(seed: u64, rate_hz: f64, seconds: f64, ppm: f64, jitter_ms: f64) -> Vec<(i64, i64, i64)> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let count = (rate_hz * seconds) as i64;
@@ -85,7 +85,7 @@ fn figures(mut errors: Vec<f64>) -> [f64; 4] {
     [rms, errors[last / 2], errors[last * 99 / 100], errors[last]].map(|ns| (ns * 1e-2).round() / 10.0)
 }
 
-/// Change of a device's messages.
+/// Change to the messages of a device, such as an outage.
 type Story = fn(Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)>;
 
 /// Silences the device for 10 s after every 20 s.
@@ -111,8 +111,8 @@ fn warms_up(mut messages: Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)> {
     messages
 }
 
-/// Prints the errors of many devices from a minute after each start on, and those of least squares beside them. Returns the
-/// greatest root mean square, us, and the least ratio of that of least squares to ours.
+/// Prints the errors of many devices from a minute after each start on, beside those of least squares. Returns our greatest
+/// root mean square, us, and the smallest ratio of the error of least squares to ours.
 fn study(seeds: u64, kinds: &[(&str, Story, f64, f64, &str)]) -> (f64, f64) {
     println!("what | Hz | jitter ms | rms, p50, p99, max us | of least squares");
     let (mut greatest, mut least) = (0f64, f64::INFINITY);
@@ -147,7 +147,7 @@ fn the_error_of_a_slow_clock_with_late_messages_is_small_after_a_minute() {
     assert!(rms < 50.0 && peer > 100.0, "{rms} {peer}");
 }
 
-/// The figures of the README.
+/// Prints the table of errors in `nodes/clock/README.md`.
 #[test]
 #[ignore = "takes minutes"]
 fn errors_of_many_clocks() {
@@ -249,8 +249,8 @@ fn a_clock_that_is_set_ahead_or_back_is_told_of() {
     }
 }
 
-/// Holds the first messages up: at the start of a dataflow a sender waits with its first message, or several come at once when
-/// somebody listens.
+/// The first messages are held up: at the start of a dataflow a sender waits with its first message. Or several come at once
+/// when somebody listens.
 #[test]
 fn what_is_held_up_at_the_start_is_no_clock_that_was_set() {
     for (rate_hz, hold) in [(100.0, 270 * MS), (100.0, 1500 * MS), (5.0, 1500 * MS), (1.0, 400 * MS)] {
@@ -298,7 +298,7 @@ fn a_changed_estimate_is_followed_slowly() {
         }
     }
 }
-/// Greatest skew that an estimate may have for a while, and the slew on top of it.
+/// Greatest deviation of the pace of host time from that of device time: the largest skew of an estimate, plus the slew.
 const MOST_PACE: f64 = 2000e-6 + 500e-6 + 1e-6;
 
 #[test]
@@ -312,7 +312,7 @@ fn a_clock_locks_after_a_whole_window_if_it_shall() {
     assert!((29..=30).contains(&locked), "{locked}");
 }
 
-/// A clock that is a percent off is never used, and that is told.
+/// A clock that is off by a percent is never used, and a notice gives its pace.
 #[test]
 fn a_clock_of_another_pace_is_told_of() {
     for ppm in [-10_000.0, 10_000.0] {

@@ -9,16 +9,16 @@
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// Penalty of a later set: the time by which it ends later counts `1 + age_penalty` times.
+/// Penalty of a later set, the factor `1 + age_penalty`: the time by which the set ends later counts this many times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Penalty {
-    /// `1 + age_penalty` is `mantissa / 2^shift`.
+    /// Numerator of the factor: `1 + age_penalty` is `mantissa / 2^shift`.
     mantissa: i128,
     shift: u32,
 }
 
 impl Penalty {
-    /// Creates the penalty, if `age_penalty` is 0 to 1000.
+    /// Creates the penalty; `None` if `age_penalty` is not within 0 to 1000.
     pub(super) fn new(age_penalty: f64) -> Option<Self> {
         if !(0.0..=1000.0).contains(&age_penalty) {
             return None;
@@ -37,25 +37,25 @@ impl Penalty {
     }
 }
 
-/// Messages of an input that wait, in order. The search has passed the first `past` of them.
+/// Messages of an input that wait, oldest first. The search has passed the first `past` of them; the next one is the *head*.
 struct Queue<M> {
     entries: VecDeque<Entry<M>>,
     past: usize,
-    /// The least time between two of its messages, ns.
+    /// Smallest time between two messages of the input, ns.
     min_period: i64,
-    /// True if messages were dropped that might have been better than those that are there. The pivot can't be of this input
-    /// then.
+    /// True if messages were dropped that might have been better than those in the queue. As long as it is true, the pivot can't be
+    /// a message of this input.
     has_gap: bool,
     is_closed: bool,
 }
 
 impl<M> Queue<M> {
-    /// The time of the message at the head.
+    /// Time of the message at the head, ns; `None` if the search has passed all messages.
     fn head(&self) -> Option<i64> {
         self.entries.get(self.past).map(|entry| entry.time)
     }
 
-    /// The earliest time that the head can have, whether it is there yet or not.
+    /// Earliest time that the message at the head can have, ns, even if the message has not come yet.
     fn earliest_head(&self, pivot_time: i64) -> i64 {
         let last = || self.entries.back().map_or(i64::MIN, |entry| entry.time);
         match self.head() {
@@ -66,7 +66,7 @@ impl<M> Queue<M> {
     }
 }
 
-/// The best interval so far.
+/// Best interval so far: the next set, unless a better interval is found.
 #[derive(Clone, Copy)]
 struct Candidate {
     start: i64,
@@ -75,8 +75,8 @@ struct Candidate {
     pivot_time: i64,
 }
 
-/// Returns the earliest head, the first of several, and the latest, the last of several, each with its input; `None` if a head
-/// is missing.
+/// Returns the earliest and the latest of the messages at the heads, each as its time and its input; `None` if a queue has no head.
+/// Of equal times, the first input is the earliest, and the last input the latest.
 fn interval(heads: impl Iterator<Item = Option<i64>>) -> Option<[(i64, usize); 2]> {
     let mut ends = None;
     for (input, time) in heads.enumerate() {
@@ -98,7 +98,7 @@ pub(super) struct Approximate<M> {
     queue_size: usize,
     penalty: Penalty,
     max_span: i64,
-    /// Working memory: number of heads of each queue that the search with virtual heads has passed.
+    /// Working memory: number of messages of each queue that the search in `publish_if_best` has passed.
     passed_heads: Vec<usize>,
 }
 
@@ -176,7 +176,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Searches on, while every queue has a head.
+    /// Goes on with the search, as long as every queue has a head.
     fn process(&mut self, ledger: &mut Ledger<M>) {
         while let Some(ends) = interval(self.queues.iter().map(Queue::head)) {
             let [(start, start_input), (end, end_input)] = ends;
@@ -221,13 +221,13 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// True if no interval that contains the pivot and ends at `end` or later can be better.
+    /// True if no interval that contains the pivot and ends at `end` or later can be better than `candidate`.
     fn outlasts(&self, candidate: Candidate, end: i64) -> bool {
         self.penalty.of(end.saturating_sub(candidate.end)) >= i128::from(candidate.pivot_time - candidate.start)
     }
 
-    /// Publishes the candidate if it is the best whatever comes, by the earliest time of the next message of each empty queue.
-    /// Returns true if so.
+    /// Publishes the candidate if no message to come can make a better set. It supposes that the next message of each empty queue
+    /// comes at the earliest time possible. Returns true if the candidate was published.
     fn publish_if_best(&mut self, ledger: &mut Ledger<M>) -> bool {
         let Some(candidate) = self.candidate else { return false };
         self.passed_heads.fill(0);
@@ -254,7 +254,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Drops the messages that the search has passed, because the heads are the candidate now.
+    /// Drops the messages that the search has passed, because the heads now make up the candidate.
     fn forget_past(&mut self, ledger: &mut Ledger<M>) {
         for (input, queue) in self.queues.iter_mut().enumerate() {
             for entry in queue.entries.drain(..std::mem::take(&mut queue.past)) {
@@ -263,7 +263,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Publishes the candidate, which is the oldest message of each input.
+    /// Publishes the candidate as a set: the oldest message of each input.
     fn publish(&mut self, ledger: &mut Ledger<M>) {
         let Some(candidate) = self.candidate.take() else { return };
         let members = self.queues.iter_mut().filter_map(|queue| {

@@ -1,3 +1,6 @@
+//! Configuration of the operation `group` as a file has it: the section `group:`. Only the types are checked here; `spec.rs`
+//! and `policy.rs` check the values.
+
 use serde::Deserialize;
 use std::fmt;
 
@@ -5,12 +8,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupingPolicy {
-    /// Messages that are nearest to each other: ApproximateTime of message_filters.
+    /// Sets of messages that are nearest to each other in time: ApproximateTime of message_filters.
     #[default]
     Approximate,
-    /// Messages of the same time: ExactTime of message_filters.
+    /// Sets of messages of the same time: ExactTime of message_filters.
     Exact,
-    /// The oldest message of each stream, if they are no more than `max_span_ms` apart: ApproximateEpsilonTime of
+    /// Sets of the oldest message of each stream, if these are no more than `max_span_ms` apart: ApproximateEpsilonTime of
     /// message_filters.
     Epsilon,
 }
@@ -25,7 +28,7 @@ impl fmt::Display for GroupingPolicy {
     }
 }
 
-/// Streams to group, and the rule for it: the section `group:` of a configuration.
+/// Streams to group, and the rule by which they are grouped: the section `group:` of a configuration.
 ///
 /// `Default` has no inputs; other keys have the defaults of a configuration file.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -34,37 +37,38 @@ pub struct GroupingConfig {
     /// Rule by which messages make up a set.
     #[serde(default)]
     pub policy: GroupingPolicy,
-    /// Most messages of an input that wait, or with `exact` most sets that are not complete.
+    /// Greatest number of messages of an input that wait, 1 to 10,000; with `exact`, greatest number of sets that are not
+    /// complete.
     #[serde(default = "ten")]
     pub queue_size: usize,
     /// `approximate`: a later set is preferred if it is narrower by more than this share of the time by which it ends later.
     /// `None`: 0.1.
     pub age_penalty: Option<f64>,
-    /// The greatest distance between the times of a set. `None`: no limit.
+    /// Greatest distance between the oldest and the newest message of a set, ms. `None`: no limit; `epsilon` needs a limit.
     pub max_span_ms: Option<f64>,
-    /// Limit of the payload that is held, MiB.
+    /// Limit of the payloads of all messages that are held, MiB.
     #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
-    /// The streams, in the order in which the members of a set are published.
+    /// Streams to group, in the order in which the members of a set are published.
     pub inputs: Vec<GroupingInput>,
 }
 
-/// A stream that is grouped with others.
+/// One stream of a [`GroupingConfig`].
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct GroupingInput {
-    /// The id of the dataflow input, and of the output.
+    /// Name of the dataflow input, and of the output on which its messages are published.
     pub input: String,
-    /// `approximate`: the least time between two stamps. `None`: not known.
+    /// `approximate`: smallest time between two stamps of the stream, ms. `None`: not known.
     pub min_period_ms: Option<f64>,
-    /// Delay of its stamps behind the capture: a message's time is its stamp minus this.
+    /// Delay of the stream's stamps behind the capture, ms: the time of a message is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// A stamp that goes back by more than this is a clock jump.
+    /// A stamp that goes back by more than this, ms, is a clock jump.
     #[serde(default = "one_second")]
     pub reset_ms: f64,
-    /// A stamp is a clock jump if it is more than this ahead of the newest stamps of all streams. `None`: no stamp is too far
-    /// ahead.
+    /// A stamp is a clock jump if it is more than this, ms, ahead of the newest stamps of all streams. `None`: no stamp is too
+    /// far ahead.
     pub jump_ms: Option<f64>,
 }
 

@@ -1,9 +1,10 @@
-//! Policy `exact`: sets of messages of the same time, as message_filters' ExactTime.
+//! Policy `exact`: sets of messages of the same time, as message_filters' ExactTime. Sets are published in the order of their
+//! times: a complete set drops all older ones.
 
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// Messages of one time so far.
+/// Messages of the same time that came so far: at most one of each input.
 struct Set<M> {
     time: i64,
     members: Vec<Option<Entry<M>>>,
@@ -12,7 +13,7 @@ struct Set<M> {
 pub(super) struct Exact<M> {
     /// Sets that are not complete, in the order of their times.
     sets: VecDeque<Set<M>>,
-    /// Memory of earlier sets, to be used again.
+    /// Memory of the members of earlier sets, to be used again.
     free: Vec<Vec<Option<Entry<M>>>>,
     inputs: usize,
     queue_size: usize,
@@ -53,7 +54,7 @@ impl<M> Exact<M> {
         }
     }
 
-    /// Drops the oldest set.
+    /// Drops the messages of the oldest set, if there is a set.
     pub(super) fn drop_first(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
         if let Some(mut set) = self.sets.pop_front() {
             for (input, member) in set.members.drain(..).enumerate() {

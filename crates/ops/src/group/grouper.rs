@@ -1,3 +1,8 @@
+//! Puts messages in sets: takes messages in the order of arrival, and gives each back with its fate.
+//!
+//! Every item that is held comes back exactly once, as a member of a set or as dropped with the reason. At most `max_held_mb`
+//! is held.
+
 use super::policy::Policy;
 use super::spec::InputSpec;
 use super::{ConfigError, DropReason, Entry, GroupingConfig, Ledger, Outcome};
@@ -8,7 +13,7 @@ use robocache_time::is_stamp_in_range;
 ///
 /// Add messages with [`push`](Self::push), in order of arrival. The caller chooses the item that is held for a message: the
 /// message itself, or its number. After each message, [`next_outcome`](Self::next_outcome) gives items back: as members of a
-/// set, or as dropped, with the reason. `queue_size` and `max_held_mb` bound what is held.
+/// set, or as dropped, with the reason. `queue_size` and `max_held_mb` bound the number and the size of held messages.
 pub struct Grouper<M> {
     policy: Policy<M>,
     inputs: Vec<Input>,
@@ -22,27 +27,29 @@ struct Input {
     newest: Option<i64>,
 }
 
-/// Result of a message's arrival, beside the outcomes.
+/// Result of adding a message to a [`Grouper`]. The message itself comes back as an [`Outcome`], unless it was dropped at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// The clock of its stream jumped by this many ns: everything that waited was dropped.
+    /// Step of the clock of the message's stream, ns, if the message shows a clock jump; negative: back. Every message that
+    /// waited was dropped.
     pub jumped_ns: Option<i64>,
-    /// Time since the message before it, ns, if that is less than `min_period_ms`: sets may not be the best then.
+    /// Time since the newest message of the stream, ns, if that is less than `min_period_ms`; otherwise `None`. With such a message
+    /// the sets may not be the best.
     pub too_close_ns: Option<i64>,
-    /// The reason, if the message was dropped at once.
+    /// Reason why the message was dropped at once; `None` if it is held.
     pub dropped: Option<DropReason>,
 }
 
-/// A stamp that is not a time.
+/// Error of a message whose stamp, ns, is not within +-2^61.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("stamp {0} ns is out of range (allowed: +-2^61)")]
+#[error("stamp {0} ns is out of range (allowed: +-2^61): stamps are ns since 1970")]
 pub struct StampError(pub i64);
 
 impl<M> Grouper<M> {
     /// Creates a grouper for the inputs of a configuration, all open.
     ///
     /// # Errors
-    /// The first key whose value is not allowed, the value, and the allowed values.
+    /// [`ConfigError`] names the first invalid key, its value and the allowed values.
     pub fn new(config: &GroupingConfig) -> Result<Self, ConfigError> {
         let queue_size = config.checked_queue_size()?;
         let max_held = held_bytes(|| "max_held_mb".into(), config.max_held_mb)?;
@@ -56,7 +63,7 @@ impl<M> Grouper<M> {
         })
     }
 
-    /// The ids of the inputs.
+    /// Names of the inputs, in the order of the configuration.
     pub fn inputs(&self) -> impl Iterator<Item = &str> {
         self.inputs.iter().map(|input| input.spec.name.as_str())
     }
@@ -65,7 +72,7 @@ impl<M> Grouper<M> {
     /// message that is dropped at once does not call `item`.
     ///
     /// # Errors
-    /// If the stamp is not a time. The message is not held.
+    /// [`StampError`] if the stamp is not within +-2^61 ns. The message is not held.
     ///
     /// # Panics
     /// If there is no such input.
@@ -134,7 +141,7 @@ impl<M> Grouper<M> {
         Some(by)
     }
 
-    /// Drops everything that waits.
+    /// Drops every message that waits, for `reason`.
     fn clear(&mut self, reason: DropReason) {
         match &mut self.policy {
             Policy::Approximate(policy) => policy.clear(reason, &mut self.ledger),
@@ -143,7 +150,7 @@ impl<M> Grouper<M> {
         }
     }
 
-    /// Ends all inputs: messages that still wait are in no set.
+    /// Ends all inputs: messages that still wait come back as dropped ([`DropReason::Left`]).
     pub fn finish(&mut self) {
         self.clear(DropReason::Left);
     }
@@ -153,36 +160,37 @@ impl<M> Grouper<M> {
         self.ledger.next()
     }
 
-    /// Closes an input: it brings no more messages, so that a set may be known to be the best without its next message.
+    /// Closes an input: no more messages are expected of it, so that a set may be known to be the best without its next
+    /// message.
     pub fn close(&mut self, input: usize) {
         if let Policy::Approximate(policy) = &mut self.policy {
             policy.close(input, &mut self.ledger);
         }
     }
 
-    /// Opens an input again.
+    /// Opens an input that was closed: a set may wait for its next message again.
     pub fn open(&mut self, input: usize) {
         if let Policy::Approximate(policy) = &mut self.policy {
             policy.open(input);
         }
     }
 
-    /// The number of messages of an input that are in no set for this reason, so far.
+    /// Number of messages of an input, so far, that were dropped for this reason.
     pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
         self.ledger.dropped(input, reason)
     }
 
-    /// The bytes of payload that are held.
+    /// Size of the payloads of all messages that are held, bytes.
     pub fn held_bytes(&self) -> usize {
         self.ledger.held()
     }
 
-    /// The limit of the bytes of payload that are held.
+    /// Limit of the payloads that are held, bytes: `max_held_mb`.
     pub fn max_held_bytes(&self) -> usize {
         self.max_held
     }
 
-    /// The newest time of an input since the last clock jump, ns.
+    /// Newest time of an input since the last clock jump, ns; `None` if there was no message.
     pub fn newest_ns(&self, input: usize) -> Option<i64> {
         self.inputs[input].newest
     }

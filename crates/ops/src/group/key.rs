@@ -1,10 +1,10 @@
 //! Metadata keys of the messages of a set.
 
 robocache_stream::keys! {
-    /// Number of sets before the one that the message belongs to.
+    /// Number of sets before the set of the message: 0 for the first set.
     group: i64,
-    /// The newest time in the message's set, ns.
+    /// Time of the newest message of the set, ns.
     group_timestamp_ns: i64,
-    /// The newest time in the message's set minus the oldest, ns.
+    /// Distance from the oldest to the newest message of the set, ns.
     group_span_ns: i64,
 }

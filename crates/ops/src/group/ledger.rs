@@ -1,63 +1,67 @@
-//! Fate of messages: members of sets, and messages that are in none. Every policy records it here.
+//! Fate of messages: members of sets, and messages that are in none.
+//!
+//! Every policy records here each message that it lets go, once. So the counts and the sizes of what is held are right for each
+//! policy.
 
 use std::collections::VecDeque;
 
-/// A message that is held.
+/// A message that is held: its time, ns, the size of its payload, and the item of the caller.
 pub(super) struct Entry<M> {
     pub time: i64,
     pub bytes: usize,
     pub item: M,
 }
 
-/// Fate of a message.
+/// Fate of a message of a [`Grouper`](super::Grouper): member of a set, or dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome<M> {
     /// A member of a set. The members of a set come one after the other, in the order of the inputs.
     Member {
-        /// The index of the input.
+        /// Index of the input of the message.
         input: usize,
-        /// The item that was held.
+        /// Item that the caller gave for the message.
         item: M,
-        /// The set.
+        /// Set that the message is a member of.
         set: SetInfo,
     },
     /// A message in no set.
     Dropped {
-        /// The index of the input.
+        /// Index of the input of the message.
         input: usize,
-        /// The item that was held.
+        /// Item that the caller gave for the message.
         item: M,
         /// The reason why the message is in no set.
         reason: DropReason,
     },
 }
 
-/// A set of messages, one of each input.
+/// Number, time and span of a set of messages, one of each input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetInfo {
-    /// Number of sets before it.
+    /// Number of sets before this set: 0 for the first.
     pub number: i64,
-    /// The newest time in it, ns.
+    /// Time of the newest message of the set, ns.
     pub newest_ns: i64,
-    /// The newest time minus the oldest, ns.
+    /// Distance from the oldest to the newest message of the set, ns.
     pub span_ns: i64,
-    /// Number of clock jumps before it.
+    /// Number of clock jumps before this set.
     pub epoch: i64,
 }
 
 /// The reason why a message is in no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// A set was better or complete without the message. If streams have different rates, that is how it has to be.
+    /// A set was better, or complete, without the message. This is normal if streams have different rates.
     Displaced,
-    /// The message was the oldest when more than `queue_size` messages of its input waited; with `exact`, more sets.
+    /// The message was the oldest of its input when more than `queue_size` waited. With `exact`, the set of the message was the
+    /// oldest of more than `queue_size` incomplete sets.
     Overflow,
-    /// The message was the oldest of the input that holds most, when more than `max_held_mb` was held, or alone is larger than
-    /// that.
+    /// The message was the oldest of the input that holds most, when more than `max_held_mb` was held. Or the message alone is
+    /// larger than `max_held_mb`.
     Memory,
-    /// The messages that could be in its set are further than `max_span_ms` away.
+    /// The messages of other inputs that the message could be in a set with are more than `max_span_ms` away.
     Span,
-    /// The message is older than the one of its input before it.
+    /// The message is older than an earlier message of its input.
     OutOfOrder,
     /// The clock of a stream jumped while the message waited.
     Jump,
@@ -66,7 +70,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// Every reason.
+    /// All reasons, in the order of their codes.
     pub const ALL: [Self; 7] = [
         Self::Displaced,
         Self::Overflow,
@@ -78,10 +82,10 @@ impl DropReason {
     ];
 }
 
-/// Outcomes that were not taken yet, and counts of all.
+/// Outcomes that the caller has not taken yet, counts of dropped messages, and sizes of held payloads.
 pub(super) struct Ledger<M> {
     outcomes: VecDeque<Outcome<M>>,
-    /// Payload bytes that each input holds.
+    /// Size of the payloads that each input holds, bytes.
     held: Vec<usize>,
     dropped: Vec<[u64; DropReason::ALL.len()]>,
     sets: i64,
@@ -144,7 +148,7 @@ impl<M> Ledger<M> {
         self.held.iter().sum()
     }
 
-    /// The input that holds the most bytes; the first of several.
+    /// Index of the input that holds the most bytes; the first one if several do.
     pub(super) fn greatest(&self) -> usize {
         let inputs = (0..self.held.len()).rev();
         inputs.max_by_key(|&input| self.held[input]).unwrap_or(0)

@@ -1,11 +1,14 @@
+//! Checks the inputs and the queue of the operation `group`, and converts durations to ns. An error names the key, its value
+//! and the allowed values.
+
 use super::{ConfigError, GroupingConfig, GroupingInput, GroupingPolicy, duration_ns};
 use crate::refused;
 use robocache_time::ms_to_ns;
 
-/// The most messages of an input that may wait.
+/// Greatest number of messages of an input that may wait.
 const MAX_QUEUE: usize = 10_000;
 
-/// A checked input: times in ns.
+/// Checked settings of one input; times in ns.
 pub(super) struct InputSpec {
     pub name: String,
     pub min_period: i64,
@@ -15,7 +18,7 @@ pub(super) struct InputSpec {
 }
 
 impl GroupingConfig {
-    /// Checks the length of a queue.
+    /// Checks `queue_size` and returns it.
     pub(super) fn checked_queue_size(&self) -> Result<usize, ConfigError> {
         let queue_size = self.queue_size;
         if !(1..=MAX_QUEUE).contains(&queue_size) {
@@ -25,7 +28,7 @@ impl GroupingConfig {
         Ok(queue_size)
     }
 
-    /// Checks the inputs.
+    /// Checks the inputs, and returns them in the same order.
     pub(super) fn checked_inputs(&self) -> Result<Vec<InputSpec>, ConfigError> {
         let inputs = &self.inputs;
         if inputs.len() < 2 {
@@ -67,7 +70,7 @@ impl GroupingConfig {
     }
 }
 
-/// Refuses a key that a policy has no use for.
+/// Refuses a key that `policy` does not use; `with` names the policies that use it.
 pub(super) fn unused<T>(key: impl Into<String>, policy: GroupingPolicy, with: &str) -> Result<T, ConfigError> {
     refused(
         key,

@@ -1,3 +1,6 @@
+//! The configuration of kinematics, and the check of its entries against one another. No two entries publish the same
+//! output.
+
 use super::spec::check_name;
 use crate::{ConfigError, refused};
 use robocache_kinematics::{Frame, InverseConfig};
@@ -25,11 +28,11 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct KinematicsConfig {
-    /// Entries, each an operation of its own. An entry may take what an earlier entry publishes.
+    /// Entries, each an operation of its own. An entry may take the output of an earlier entry as its input.
     pub entries: Vec<KinematicsEntry>,
 }
 
-/// The products of the messages of one input.
+/// The products (poses, Jacobians, twists, or joints) that are computed from the messages of one input.
 ///
 /// `Default` has no input, no chain and no products. All other fields are as if a configuration file left them out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -37,10 +40,10 @@ pub struct KinematicsConfig {
 pub struct KinematicsEntry {
     /// Id of the input that the messages come from.
     pub input: String,
-    /// Paths of the values and of the stamp in a struct. `None`: the paths that are recognised.
+    /// Paths of the values and of the stamp in a struct payload. `None`: well-known paths are recognised.
     pub from: Option<FromConfig>,
-    /// Range `[first, end]` of the values of a sample that are used. They are joints, followed by their velocities for a
-    /// twist, or a pose. `None`: all values, or the values with the names of the joints.
+    /// First and end index (exclusive) of the values that are used of each sample. They are joints, followed by their
+    /// velocities for a twist, or a pose. `None`: all values, or the values with the names of the joints.
     pub channels: Option<[usize; 2]>,
     /// Name of the chain in the section `chains:`.
     pub chain: String,
@@ -51,11 +54,11 @@ pub struct KinematicsEntry {
     pub name: Option<String>,
     /// The point and the axes of a Jacobian and of a twist. `None`: [`Frame::Base`].
     pub frame: Option<Frame>,
-    /// Settings of the search for the joints of poses. `None`: the defaults.
+    /// Settings of inverse kinematics, for [`Product::Joints`]. `None`: the defaults.
     pub inverse: Option<InverseConfig>,
 }
 
-/// A product of kinematics.
+/// Quantity that is computed for each row of a message, and published as an output of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Product {
@@ -65,7 +68,7 @@ pub enum Product {
     Jacobian,
     /// Velocity of the tool, computed from joints and their velocities.
     Twist,
-    /// Joints, found for poses of the tool.
+    /// Joint positions, found for poses of the tool by inverse kinematics.
     Joints,
 }
 
@@ -82,12 +85,12 @@ impl Product {
 }
 
 impl KinematicsEntry {
-    /// Prefix of the names of the entry's outputs.
+    /// Prefix of the names of the entry's outputs: `name`, or the name of the chain.
     pub fn own_name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.chain)
     }
 
-    /// Names of the outputs, one for each product.
+    /// Names of the entry's outputs, one for each product, such as `arm_pose`.
     pub fn outputs(&self) -> impl Iterator<Item = String> + '_ {
         self.make
             .iter()
@@ -96,7 +99,7 @@ impl KinematicsEntry {
 }
 
 impl KinematicsConfig {
-    /// Names of the outputs of all entries.
+    /// Names of the outputs of all entries, in their order.
     pub fn outputs(&self) -> impl Iterator<Item = String> + '_ {
         self.entries.iter().flat_map(KinematicsEntry::outputs)
     }

@@ -1,15 +1,17 @@
+//! The reasons why no product can be computed from a message. Each names the values at fault and what is needed.
+
 use robocache_device::Dtype;
 use robocache_kinematics::InverseError;
 use robocache_stream::SamplesError;
 
-/// The reason why nothing can be made of a message.
+/// The reason why no product can be computed from a message.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
     /// The message does not have the form of samples of the needed width, or has no stamp.
     #[error(transparent)]
     Samples(#[from] SamplesError),
-    /// The values are neither float32 nor float64.
+    /// The values are neither float32 nor float64, but of this type; `None` if the payload is not a flat array.
     #[error("the values are {} (allowed: float32, float64)", .0.map_or("none", Dtype::name))]
     Type(Option<Dtype>),
     /// A sample has fewer values than `channels` takes.
@@ -17,17 +19,17 @@ pub enum InputError {
     Narrow {
         /// Number of values of a sample.
         width: usize,
-        /// The end of `channels`.
+        /// The end of `channels`: the least number of values that a sample needs.
         end: usize,
     },
-    /// A joint of the chain is missing.
+    /// A joint of the chain has no value in the message: no value has the joint's name.
     #[error("joint `{joint}` is not among the `fields`{hint} (there: {found})")]
     Missing {
         /// Name of the joint.
         joint: String,
-        /// Hint at the name that may be meant.
+        /// Hint at the name that may be meant; empty without a similar name.
         hint: String,
-        /// The names that are there.
+        /// Names of the message's values, as a list in words.
         found: String,
     },
     /// Several values may belong to a joint.
@@ -45,13 +47,13 @@ pub enum InputError {
         "the `fields` of the joints are {found}, those of a rotation (needed: joints; from a pose, `make: joints` and `joints_of` find them)"
     )]
     Rotation {
-        /// The names that are there.
+        /// Names of the message's values, as a list in words.
         found: String,
     },
-    /// The values of a pose stand in another order.
+    /// The names of a pose's values do not end in x y z, x y z w, in this order.
     #[error("the `fields` of the pose are {found} (needed: the position x y z, and then the quaternion x y z w)")]
     PoseOrder {
-        /// The names that are there.
+        /// Names of the message's values, as a list in words.
         found: String,
     },
     /// The tolerances are too fine for float32.

@@ -1,4 +1,5 @@
-//! Poses, Jacobians and twists of rows of joints, in one float type.
+//! Poses, Jacobians and twists of rows of joints, in one float type. A row without a product is NaN, never a value of
+//! an earlier message.
 
 use super::Product;
 use super::places::Places;
@@ -12,8 +13,9 @@ use robocache_stream::{Payload, SampleRows};
 #[derive(Debug)]
 pub(super) struct Forward<R> {
     model: Model<R>,
-    /// Positions of the joints, row after row, and their velocities.
+    /// Positions of the joints in the last message, row after row.
     q: Vec<R>,
+    /// Velocities of the joints in the last message, row after row; empty if none are used.
     dq: Vec<R>,
 }
 
@@ -27,7 +29,8 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// The order by the names of values, from index `first` on.
+    /// The order by the names of values, as found in `places`, whose indices count from value `first` on. Velocities
+    /// are read only if `has_twist`.
     pub(super) fn named(first: usize, places: &'a Places, has_twist: bool) -> Self {
         Self {
             named: Some(places),
@@ -36,7 +39,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The chain's order, from index `first` on.
+    /// The order of the chain's joints, from value `first` on: all positions, followed by all velocities if
+    /// `has_velocities`.
     pub(super) fn in_chain(first: usize, has_velocities: bool) -> Self {
         Self {
             named: None,
@@ -55,7 +59,8 @@ impl<R: Real + Primitive> Forward<R> {
         }
     }
 
-    /// Reads the samples of a message, which has a row for each of `states`, and sets the states.
+    /// Reads the joints of a message's samples, and sets the state of each row. `states` has an entry for each row of
+    /// the message.
     pub(super) fn read(&mut self, samples: SampleRows<'_>, order: Order<'_>, states: &mut [RowState]) {
         let n = self.model.joints();
         let all = states.len() * n;
@@ -94,7 +99,7 @@ impl<R: Real + Primitive> Forward<R> {
             return RowState::Refused(Reason::NonFinite { index, value });
         }
         if !self.model.takes(q) {
-            // A mimic may have multiplied a smaller value: the reason names the largest one.
+            // A mimic may have multiplied any of the values: the reason names the largest value.
             let largest = (0..q.len()).max_by(|&a, &b| q[a].abs().to_f64().total_cmp(&q[b].abs().to_f64()));
             let index = largest.unwrap_or(0);
             let value = q[index].to_f64();
@@ -110,7 +115,8 @@ impl<R: Real + Primitive> Forward<R> {
         }
     }
 
-    /// Index of the joint and value of the first position outside its range, among the rows that have a pose.
+    /// Finds the first position outside its joint's range, among the rows that have a pose. Returns the joint's index
+    /// and the position; `None` if all positions are within their ranges.
     pub(super) fn implausible(&self, ranges: &[[f64; 2]], states: &[RowState]) -> Option<(usize, f64)> {
         self.rows_with_pose(states).find_map(|row| self.outside(row, ranges))
     }
@@ -122,7 +128,7 @@ impl<R: Real + Primitive> Forward<R> {
             .count()
     }
 
-    /// The rows that have a pose.
+    /// Indices of the rows that have a pose.
     fn rows_with_pose(&self, states: &[RowState]) -> impl Iterator<Item = usize> {
         let is_seen = |state: &RowState| match state {
             RowState::Good | RowState::Refused(Reason::Velocity { .. }) => true,
@@ -131,7 +137,8 @@ impl<R: Real + Primitive> Forward<R> {
         (0..states.len()).filter(move |&row| is_seen(&states[row]))
     }
 
-    /// Index of the joint and value of a row's first position outside its range.
+    /// Finds a row's first position outside its joint's range. Returns the joint's index and the position; `None` if
+    /// there is none.
     fn outside(&self, row: usize, ranges: &[[f64; 2]]) -> Option<(usize, f64)> {
         let mut values = self.row(&self.q, row).iter().map(|value| value.to_f64()).enumerate();
         values.find(|&(joint, value)| !(ranges[joint][0]..=ranges[joint][1]).contains(&value))
@@ -143,7 +150,8 @@ impl<R: Real + Primitive> Forward<R> {
         values.get(row * n..(row + 1) * n).unwrap_or_default()
     }
 
-    /// Writes a product of each row, or NaN if the row has none. A row whose twist the type can't hold is refused.
+    /// Writes `product` of each row to the payload; NaN for a row without the product. A row whose twist the type can't
+    /// hold is refused.
     pub(super) fn write(&self, product: Product, frame: Frame, states: &mut [RowState], payload: &mut Payload<'_>) {
         let values: &mut [R] = payload.column(0);
         let nan = R::from_f64(f64::NAN);

@@ -1,4 +1,5 @@
-//! Joints of rows of poses, in one float type.
+//! Joints of rows of poses, in one float type. The search starts at the last valid answer, and a row without joints is
+//! NaN.
 
 use super::key;
 use super::rows::{Reason, RowState};
@@ -14,7 +15,8 @@ pub(super) struct Inverse<R> {
     track: Track<R>,
     targets: Vec<Pose<R>>,
     answers: Vec<Answer<R>>,
-    /// Number of changes of posture, and the row of the first one.
+    /// Number of rows of the last message whose joints jumped away from the previous answer, and the index of the first
+    /// such row. `None` without a jump.
     changes: Option<(u64, usize)>,
 }
 
@@ -29,13 +31,13 @@ impl<R: Real + Primitive> Inverse<R> {
         })
     }
 
-    /// Goes on from the last answer of the implementation in the other float type.
+    /// Takes over the track of `other`, the solver in the other float type, so that its trajectory goes on here.
     pub(super) fn follow<S: Real>(&mut self, other: &Inverse<S>) {
         self.track = other.track.cast();
     }
 
-    /// Reads the samples of a message, which has a row for each of `states`, and sets the states. The pose begins at value
-    /// `first`. With `is_new` the rows start a new trajectory.
+    /// Reads the poses of a message's samples, each from value `first` on, and sets the state of each row. `states` has
+    /// an entry for each row. If `is_new`, the rows start a new trajectory.
     pub(super) fn read(&mut self, samples: SampleRows<'_>, first: usize, is_new: bool, states: &mut [RowState]) {
         if is_new {
             self.track.restart();
@@ -57,7 +59,7 @@ impl<R: Real + Primitive> Inverse<R> {
         }
     }
 
-    /// Finds the joints of each row in order, and writes them, or NaN if none were found.
+    /// Finds the joints of each row in order, and writes them to the payload; NaN if none were found.
     pub(super) fn write(&mut self, states: &mut [RowState], payload: &mut Payload<'_>) {
         let n = self.solver.model().joints();
         let nan = R::from_f64(f64::NAN);
@@ -80,12 +82,13 @@ impl<R: Real + Primitive> Inverse<R> {
         }
     }
 
-    /// Number of changes of posture in the rows that were written, and the row of the first one.
+    /// Number of written rows whose joints jumped away from the previous answer, and the index of the first such row.
+    /// `None` without a jump.
     pub(super) fn changes(&self) -> Option<(u64, usize)> {
         self.changes
     }
 
-    /// Writes the metadata keys of joints.
+    /// Writes the metadata of the joints: the number of jumps so far (`branch`), and the errors of each row.
     pub(super) fn describe(&self, header: &mut Header) {
         let answers = || self.answers.iter();
         key::branch.set(header, i64::from(self.track.branch()));

@@ -1,16 +1,17 @@
 //! Metadata keys of the products of kinematics.
 
 robocache_stream::keys! {
-    /// Rows with a joint, or a coordinate of a pose, outside the range that is computed with.
+    /// Number of rows with a joint, or a coordinate of a pose, outside the range that kinematics is computed for.
     dropped_range: i64,
-    /// Rows with a joint that is more than a full turn beyond its limits: it may be in degrees.
+    /// Number of rows with a joint that is more than a full turn beyond its limits: it may be in degrees.
     implausible: i64,
-    /// Poses for which no joints were found.
+    /// Number of poses for which no joints were found.
     dropped_unreachable: i64,
-    /// Number of targets so far whose joints could not follow from the joints before.
+    /// Number of jumps of the joints so far: targets whose joints could not be reached from the previous joints.
     branch: i64,
-    /// Distance of each row's best joints from the target, m; NaN if the row is not a target.
+    /// Distance of the tool, at each row's best joints, from the target, m; NaN if the row is not a target.
     position_error_m: Vec<f64>,
-    /// Rotation of each row's best joints from the target as a chord, rad; NaN if the row is not a target.
+    /// Rotation of the tool, at each row's best joints, from the target as a chord, rad; NaN if the row is not a
+    /// target.
     rotation_error_rad: Vec<f64>,
 }

@@ -1,4 +1,5 @@
-//! Poses, Jacobians and twists of joints, and joints of poses: [`Kinematics`].
+//! Poses, Jacobians and twists for rows of joints, and joints for rows of poses: [`Kinematics`]. A row without a result
+//! is NaN, and its `valid` is 0.
 //!
 //! ```
 //! use robocache_device::Dtype;

@@ -1,3 +1,6 @@
+//! Operation `kinematics`: computes the products of an entry from messages. A row without a product is NaN, and its
+//! `valid` is 0.
+
 use super::rows::{Implausible, Reason, RefusedRow, RowState, Unnamed};
 use super::spec::{Fields, Spec};
 use super::work::{ForwardWork, InverseWork};
@@ -30,10 +33,10 @@ enum Work {
 }
 
 impl Kinematics {
-    /// Checks the entry with index `at` in the list, and makes its operation.
+    /// Checks an entry, whose index in the list `kinematics:` is `at`, and creates its operation for `chain`.
     ///
     /// # Errors
-    /// The key, what came and what is allowed.
+    /// The key whose value is not allowed, the value, and the allowed values.
     pub fn new(entry: &KinematicsEntry, at: usize, chain: &Chain) -> Result<Self, ConfigError> {
         let spec = Spec::new(entry, at, chain)?;
         let work = match spec.products.contains(&Product::Joints) {
@@ -63,26 +66,26 @@ impl Kinematics {
         })
     }
 
-    /// The products, in the order of the outputs.
+    /// The products of the entry, in the order of its outputs.
     pub fn products(&self) -> &[Product] {
         &self.spec.products
     }
 
-    /// Form in which the operation wants its messages.
+    /// Selection of the values and stamps that the operation reads from a message.
     pub fn selection(&self) -> &Selection {
         &self.spec.selection
     }
 
-    /// The link in whose frame poses are given.
+    /// Name of the link in whose frame poses are given.
     pub fn base(&self) -> &str {
         &self.spec.base
     }
 
-    /// Reads the rows of a message.
+    /// Reads the rows of a message, from which [`write`](Self::write) computes products.
     ///
     /// # Errors
-    /// The reason why nothing can be made of the message. The products of the message before can then not be written
-    /// either.
+    /// The reason why no product can be computed from the message. After an error, the products of the message before
+    /// can't be written either.
     pub fn read(&mut self, message: &Message) -> Result<(), InputError> {
         self.states.clear();
         self.compute_time = Duration::ZERO;
@@ -94,7 +97,7 @@ impl Kinematics {
         Ok(())
     }
 
-    /// True if the message that was read has the values that a product is made of. A twist needs velocities.
+    /// True if the message that was read has the values that `product` is computed from. A twist needs velocities.
     pub fn has(&self, product: Product) -> bool {
         match &self.work {
             Work::Forward(work) => product != Product::Twist || work.has_velocities(),
@@ -102,7 +105,7 @@ impl Kinematics {
         }
     }
 
-    /// Sets `layout` to the layout of a product of the message that was read, and keeps its memory.
+    /// Sets `layout` to the layout of a product of the message that was read, and reuses the memory of `layout`.
     pub fn layout_into(&self, product: Product, layout: &mut Layout) {
         layout.rows = self.states.len() * self.spec.width(product);
         match layout.columns.as_mut_slice() {
@@ -111,10 +114,11 @@ impl Kinematics {
         }
     }
 
-    /// Computes a product of the message that was read: a row for each of its rows, or NaN if the row has none.
+    /// Computes `product` for each row of the message that was read, and writes it to the payload; NaN for a row
+    /// without the product.
     ///
     /// # Panics
-    /// If the payload is not of its [layout](Self::layout_into).
+    /// If the payload does not have the [layout](Self::layout_into) of the product.
     pub fn write(&mut self, product: Product, payload: &mut Payload<'_>) {
         let start = Instant::now();
         match &mut self.work {
@@ -124,8 +128,8 @@ impl Kinematics {
         self.compute_time += start.elapsed();
     }
 
-    /// Writes the header of a product that was [written](Self::write). Stamps, `epoch` and all other metadata that are not
-    /// about the form come from the message that was read.
+    /// Writes the header of a product that was [written](Self::write). Stamps, `epoch` and all other metadata that do
+    /// not describe the payload are copied from the message that was read.
     pub fn describe(&self, product: Product, message: &Message, header: &mut Header) {
         header.copy_from(&message.header);
         for (key, _) in form::ALL {
@@ -169,8 +173,8 @@ impl Kinematics {
         }
     }
 
-    /// The rows that are not used, in their order. Poses without joints are among them once the joints were
-    /// [written](Self::write).
+    /// The refused rows of the message that was read, in ascending order. Poses without joints are among these rows
+    /// once the joints were [written](Self::write).
     pub fn refused(&self) -> impl Iterator<Item = RefusedRow<'_>> {
         self.states.iter().enumerate().filter_map(|(row, state)| match state {
             RowState::Refused(reason) => Some(RefusedRow {
@@ -182,8 +186,8 @@ impl Kinematics {
         })
     }
 
-    /// The first value of the last message that is more than a full turn beyond the limits of its joint: it may be in
-    /// degrees.
+    /// The first value of the last message that is more than a full turn beyond its joint's limits, and so may be in
+    /// degrees. `None` if there is none.
     pub fn implausible(&self) -> Option<Implausible<'_>> {
         let Work::Forward(work) = &self.work else { return None };
         let (joint, value) = work.implausible(self.dtype, &self.spec, &self.states)?;
@@ -194,8 +198,8 @@ impl Kinematics {
         })
     }
 
-    /// The names of the message that was read, if its values are taken as joints by their order and none has the name of a
-    /// joint.
+    /// Names of the values that were read last, if they are taken as joints by their order because none has the name of
+    /// a joint; else `None`.
     pub fn unnamed(&self) -> Option<Unnamed<'_>> {
         match &self.work {
             Work::Forward(work) => work.unnamed(&self.spec),
@@ -203,7 +207,8 @@ impl Kinematics {
         }
     }
 
-    /// Number of changes of posture in the joints that were [written](Self::write) last, and the row of the first one.
+    /// Number of rows whose joints, as [written](Self::write) last, jumped away from the previous answer, and the index
+    /// of the first such row. `None` without a jump.
     pub fn changes(&self) -> Option<(u64, usize)> {
         match &self.work {
             Work::Forward(_) => None,

@@ -1,34 +1,39 @@
+//! Finds a chain's joints among the names of a message's values. A position that is missing or ambiguous is an error,
+//! never a guess.
+
 use super::InputError;
 use robocache_yaml::{did_you_mean, listed};
 
 /// Indices of a chain's joints in a row of values, found by the names of the values.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// The names of the last message.
+    /// Names of the values of the last message, for which the indices hold.
     fields: Vec<String>,
     state: State,
     positions: Vec<usize>,
-    /// Empty if the names have no velocity for some joint.
+    /// Index of each joint's velocity; empty if the names lack the velocity of a joint.
     velocities: Vec<usize>,
 }
 
-/// Result of the search among the last names.
+/// Result of the last search for joints among names.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum State {
     #[default]
     Nothing,
-    /// Names without the name of a joint.
+    /// No joint was found among the names.
     Unnamed,
-    /// Names that include each joint's.
+    /// Each joint was found among the names.
     Named,
 }
 
-/// Words before a joint's name that tell positions from velocities, as in `velocity.elbow`.
+/// Words before a joint's name that mark its position, as in `position.elbow`.
 const POSITIONS: [&str; 2] = ["position", "positions"];
+/// Words before a joint's name that mark its velocity, as in `velocity.elbow`.
 const VELOCITIES: [&str; 2] = ["velocity", "velocities"];
 
 impl Places {
-    /// Finds the joints among the names of a message's values.
+    /// Finds the position of each joint among the names of a message's values, and the velocities if all joints have
+    /// one.
     pub(super) fn find_joints(&mut self, fields: &[String], joints: &[String]) -> Result<(), InputError> {
         if self.state == State::Named && self.fields == fields {
             return Ok(());
@@ -66,7 +71,7 @@ impl Places {
         }
         let n = joints.len();
         match fields.split_at_checked(n) {
-            // The names stand there twice, for positions and for velocities.
+            // Each name stands twice, first for a position and then for a velocity.
             Some((positions, velocities)) if positions == velocities => {
                 self.find_joints(positions, joints)?;
                 self.velocities.extend(self.positions.iter().map(|place| n + place));
@@ -96,12 +101,12 @@ impl Places {
         (self.state == State::Unnamed && self.fields.iter().any(is_name)).then_some(&self.fields)
     }
 
-    /// Index of each joint's position.
+    /// Index of each joint's position in a row of values, in the order of the chain.
     pub(super) fn positions(&self) -> &[usize] {
         &self.positions
     }
 
-    /// Index of each joint's velocity, if all joints have one.
+    /// Index of each joint's velocity in a row of values, in the order of the chain; `None` if a joint has no velocity.
     pub(super) fn velocities(&self) -> Option<&[usize]> {
         (!self.velocities.is_empty()).then_some(&self.velocities)
     }
@@ -120,7 +125,7 @@ fn ends_in(path: &str, words: [&str; 2]) -> bool {
     path.rsplit('.').next().is_some_and(|last| words.contains(&last))
 }
 
-/// Index of the value that is named as a joint's velocity, if there is exactly one.
+/// Index of the value that is named as a joint's velocity, if exactly one value has such a name.
 fn velocity(fields: &[String], joint: &str) -> Option<usize> {
     let is_velocity = |field: &String| path_of(field, joint).is_some_and(|path| ends_in(path, VELOCITIES));
     let mut places = (0..fields.len()).filter(|&i| is_velocity(&fields[i]));

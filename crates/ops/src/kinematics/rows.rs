@@ -8,16 +8,16 @@ use std::fmt::{self, Display};
 /// State of a row of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RowState {
-    /// No sample: the `valid` of the row is 0.
+    /// The message has no sample for the row: its `valid` is 0.
     Masked,
-    /// A sample.
+    /// The row is a sample that can be used.
     Good,
-    /// A sample that is not used.
+    /// The row is a sample that can't be used, for this reason.
     Refused(Reason),
 }
 
 impl RowState {
-    /// The reason why a row lacks this product, if the row is a sample.
+    /// The reason why `product` can't be computed for the row; `None` if it can, or if the row is not a sample.
     pub(super) fn reason(&self, product: Product) -> Option<&Reason> {
         match self {
             Self::Refused(Reason::Velocity { .. }) if product != Product::Twist => None,
@@ -26,20 +26,20 @@ impl RowState {
         }
     }
 
-    /// True if a row has this product.
+    /// True if `product` (a pose, Jacobian, twist or joints) can be computed for the row.
     pub(super) fn has(&self, product: Product) -> bool {
         *self != Self::Masked && self.reason(product).is_none()
     }
 }
 
-/// The reason why a row is not used.
+/// The reason why a sample can't be used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     /// A value is NaN or infinite.
     NonFinite {
         /// Index of the joint, or of the value within a pose.
         index: usize,
-        /// The value.
+        /// The value, NaN or infinite.
         value: f64,
     },
     /// The velocity of a joint is NaN, infinite, or too large for a twist of its type. The row still has its pose and
@@ -47,30 +47,30 @@ pub enum Reason {
     Velocity {
         /// Index of the joint.
         index: usize,
-        /// Velocity of the joint.
+        /// Velocity of the joint, rad/s or m/s.
         value: f64,
     },
     /// A joint, or a joint that mimics it, is outside the range that poses are computed for.
     Range {
         /// Index of the joint.
         index: usize,
-        /// Value of the joint.
+        /// Value of the joint, radians or metres.
         value: f64,
     },
     /// A coordinate of a pose is outside the range that joints are searched for.
     Far {
         /// Index of the value within the pose.
         index: usize,
-        /// The value.
+        /// The value, metres.
         value: f64,
     },
     /// The quaternion of a pose is not of norm 1.
     NotUnitQuaternion,
     /// No joints were found for a pose.
     Unreachable {
-        /// Distance of the best joints from the target, metres.
+        /// Distance of the pose of the best joints from the target, metres.
         position_error_m: f64,
-        /// Rotation of the best joints from the target, radians.
+        /// Rotation of the pose of the best joints from the target as a chord, radians.
         rotation_error_rad: f64,
     },
 }
@@ -84,7 +84,7 @@ impl Reason {
         )
     }
 
-    /// True if a joint, or a coordinate of a pose, is outside the range that is computed with.
+    /// True if a joint, or a coordinate of a pose, is outside the range that kinematics is computed for.
     pub fn is_range(&self) -> bool {
         matches!(self, Self::Range { .. } | Self::Far { .. })
     }
@@ -95,14 +95,14 @@ impl Reason {
     }
 }
 
-/// A row that is not used.
+/// A sample that can't be used, displayed with the name of the value at fault.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedRow<'a> {
     /// Index of the row in the message.
     pub row: usize,
-    /// The reason why the row is not used.
+    /// The reason why the row can't be used.
     pub reason: Reason,
-    /// Names of the joints, or of a pose's values.
+    /// Names of the joints, or of a pose's values, by the indices in `reason`.
     pub(super) names: &'a [String],
 }
 
@@ -144,12 +144,12 @@ impl Display for RefusedRow<'_> {
     }
 }
 
-/// Values that are taken as joints in the chain's order, and have other names.
+/// Values that are taken as joints in the chain's order, since none has the name of a joint.
 #[derive(Clone, Copy, Debug)]
 pub struct Unnamed<'a> {
-    /// Names of the values.
+    /// Names of the values in the message.
     pub fields: &'a [String],
-    /// The joints, in the chain's order.
+    /// Names of the joints, in the chain's order.
     pub joints: &'a [String],
 }
 
@@ -168,9 +168,9 @@ impl Display for Unnamed<'_> {
 pub struct Implausible<'a> {
     /// Name of the joint.
     pub joint: &'a str,
-    /// Value of the joint.
+    /// Value of the joint, taken as radians.
     pub value: f64,
-    /// Limits of the joint, radians.
+    /// Lower and upper limit of the joint, radians.
     pub limits: [f64; 2],
 }
 

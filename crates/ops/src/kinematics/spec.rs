@@ -1,3 +1,5 @@
+//! A checked entry of the configuration, and the shapes, names and frames of its products.
+
 use super::{KinematicsEntry, Product};
 use crate::{ConfigError, check_from, refused};
 use robocache_kinematics::{Chain, Frame, Joint, JointKind};
@@ -28,7 +30,7 @@ const TWIST: [&str; 6] = [
 const POSE_VALUES: usize = POSE.len();
 const TWIST_VALUES: usize = TWIST.len();
 
-/// A checked entry.
+/// A checked entry, and values that are derived from the entry and its chain.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     pub products: Vec<Product>,
@@ -41,11 +43,11 @@ pub(super) struct Spec {
     pub frame: Frame,
     pub selection: Selection,
     pub channels: Option<Channels>,
-    /// The link in whose frame poses are given.
+    /// Name of the link in whose frame poses are given.
     pub base: String,
 }
 
-/// Range of a sample's values that are used.
+/// Range `first..end` of a sample's values that are used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
     pub first: usize,
@@ -53,7 +55,7 @@ pub(super) struct Channels {
 }
 
 impl Spec {
-    /// Checks the entry with index `at` in the list.
+    /// Checks an entry, whose index in the list `kinematics:` is `at`, against its chain.
     pub(super) fn new(entry: &KinematicsEntry, at: usize, chain: &Chain) -> Result<Self, ConfigError> {
         let at = format!("[{at}]");
         if entry.input.is_empty() {
@@ -125,7 +127,7 @@ impl Spec {
         self.shape(product).iter().map(|&side| self.length(side)).product()
     }
 
-    /// Names of the last axis of a product.
+    /// Names of the values along the last axis of a product.
     pub(super) fn fields(&self, product: Product) -> Fields<'_> {
         match product {
             Product::Pose => Fields::Fixed(&POSE),
@@ -144,7 +146,7 @@ impl Spec {
 }
 
 impl Channels {
-    /// Checks that the range has one of two widths.
+    /// Checks that the range has one of the two allowed widths.
     fn new([first, end]: [usize; 2], widths: [usize; 2]) -> Result<Self, String> {
         if widths.contains(&end.saturating_sub(first)) {
             return Ok(Self { first, end });
@@ -157,20 +159,20 @@ impl Channels {
     }
 }
 
-/// A side of a product's shape.
+/// Length of an axis of a product's shape: a fixed length, or the number of joints.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
     Length(usize),
     Joints,
 }
 
-/// Names along the last axis of a product.
+/// Names of the values along the last axis of a product: fixed names, or the names of the joints.
 pub(super) enum Fields<'a> {
     Fixed(&'static [&'static str]),
     Joints(&'a [String]),
 }
 
-/// The range of a joint's plausible values.
+/// The range of a joint's plausible values, radians; infinite for a continuous or prismatic joint.
 fn plausible(joint: &Joint) -> [f64; 2] {
     match joint.kind {
         JointKind::Revolute => [joint.limits[0] - TAU, joint.limits[1] + TAU],

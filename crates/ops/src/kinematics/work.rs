@@ -1,4 +1,4 @@
-//! Forward and inverse kinematics in both float types. Each message is computed in its own type.
+//! Forward and inverse kinematics in both float types. Each message is computed in the float type of its values.
 
 use super::InputError;
 use super::forward::{Forward, Order};
@@ -26,7 +26,7 @@ pub(super) struct InverseWork {
     /// The float32 solver; an error if the tolerances are too fine for float32.
     single: Result<Inverse<f32>, InverseError>,
     double: Inverse<f64>,
-    /// The type of the last message.
+    /// The type of the last message; `None` before the first message.
     dtype: Option<Dtype>,
     epoch: Option<i64>,
 }
@@ -41,7 +41,7 @@ impl ForwardWork {
         }
     }
 
-    /// True if the message that was read has velocities, and a twist is made of them.
+    /// True if the message that was read has velocities, and the entry makes a twist of them.
     pub(super) fn has_velocities(&self) -> bool {
         self.has_velocities
     }
@@ -63,7 +63,7 @@ impl ForwardWork {
         }
     }
 
-    /// The names of the message that was read, if `channels` takes its values and none of the names is a joint's.
+    /// The names of the values that were read, if `channels` selects the values and none of the names is a joint's.
     pub(super) fn unnamed<'a>(&'a self, spec: &'a Spec) -> Option<Unnamed<'a>> {
         let fields = self.places.unnamed().filter(|_| spec.channels.is_some())?;
         Some(Unnamed {
@@ -136,7 +136,7 @@ impl InverseWork {
         })
     }
 
-    /// Finds the joints of the message that was read, whose type is `dtype`, and writes them.
+    /// Finds joints for the poses of the message that was read, whose type is `dtype`, and writes them to the payload.
     pub(super) fn write(&mut self, dtype: Dtype, states: &mut [RowState], payload: &mut Payload<'_>) {
         match (&mut self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.write(states, payload),
@@ -144,7 +144,8 @@ impl InverseWork {
         }
     }
 
-    /// Number of changes of posture in the message that was written, whose type is `dtype`, and the row of the first one.
+    /// Number of rows whose joints jumped away from the previous answer, and the index of the first such row. `dtype`
+    /// is the type of the message. `None` without a jump.
     pub(super) fn changes(&self, dtype: Dtype) -> Option<(u64, usize)> {
         match (&self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.changes(),
@@ -152,7 +153,7 @@ impl InverseWork {
         }
     }
 
-    /// Writes the metadata keys of joints.
+    /// Writes the metadata of the joints: the number of jumps so far (`branch`), and the errors of each row.
     pub(super) fn describe(&self, dtype: Dtype, header: &mut Header) {
         match (&self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.describe(header),
@@ -197,7 +198,7 @@ impl InverseWork {
     }
 }
 
-/// Number of values of each sample of a message, which must be `end` or more.
+/// Returns the number of values of each sample of a message. Refuses samples of fewer than `end` values.
 fn width_with(message: &Message, end: usize) -> Result<usize, InputError> {
     let values = message.data().flat_len().unwrap_or(0);
     let width = match last_side(message) {
@@ -210,7 +211,7 @@ fn width_with(message: &Message, end: usize) -> Result<usize, InputError> {
     }
 }
 
-/// The last side of the shape of a message; `None` without a shape.
+/// The length of the last axis of a message's shape; `None` without a shape.
 fn last_side(message: &Message) -> Option<usize> {
     let side = *message.header.shape.get()?.last()?;
     usize::try_from(side).ok()

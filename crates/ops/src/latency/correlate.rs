@@ -1,9 +1,11 @@
-//! The arithmetic of latencies.
+//! Arithmetic of the search for a lag: resampling, speed, correlation, chance, peaks.
+//!
+//! A time step at which a channel is not known is NaN in `levels` and 0 in `speed`, so it adds nothing to a correlation.
 
 use super::Channel;
 
-/// Returns the rate of change of a channel at every step, with mean 0 and variance 1 over the steps where it is known, and 0
-/// where it is not.
+/// Returns the rate of change of a channel at `steps` times from `start` on, `step_ns` apart: the difference over `half` steps to
+/// either side. It is scaled to mean 0 and variance 1 over the steps where it is known, and 0 where it is not.
 pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, half: i64, max_gap_ns: i64) -> Vec<f32> {
     let levels = levels(of, start, steps, step_ns, max_gap_ns);
     let half = half as usize;
@@ -22,7 +24,8 @@ pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, hal
     speeds.iter().map(|speed| normal(speed) as f32).collect()
 }
 
-/// Returns the value at every step on straight lines between samples; NaN if the samples are further apart than `max_gap_ns`.
+/// Returns the value of a channel at `steps` times from `start` on, `step_ns` apart, interpolated linearly. It is NaN if the
+/// samples around a time are further apart than `max_gap_ns`.
 fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i64) -> Vec<f64> {
     let samples = of.times_ns.iter().copied().zip(of.values.iter().copied());
     let mut samples: Vec<(i64, f64)> = samples.filter(|(_, value)| value.is_finite()).collect();
@@ -57,8 +60,8 @@ fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i
     (0..steps).map(level).collect()
 }
 
-/// Returns the correlation of two signals of mean 0 if the second is read `lag` steps later, for each lag of a range. That is
-/// the sum of their products over the root of the product of their energies, over the steps that both then have.
+/// Returns the correlation of two signals of mean 0, with the second read `lag` steps later, for each lag in `first..=last`. That
+/// is the sum of their products over the root of the product of their energies, over the steps that both signals have at the lag.
 pub fn correlation(a: &[f32], b: &[f32], first: i64, last: i64) -> Vec<f64> {
     let energy = |signal: &[f32]| {
         let sums = signal.iter().scan(0.0f64, |sum, &value| {
@@ -86,7 +89,8 @@ pub fn correlation(a: &[f32], b: &[f32], first: i64, last: i64) -> Vec<f64> {
     (first..=last).map(at).collect()
 }
 
-/// Returns the sum of products: in blocks, eight float32 sums side by side; the sums of blocks in float64.
+/// Returns the dot product of two signals: in blocks, with eight float32 sums side by side; the sums of blocks are added in
+/// float64.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;
     for (a, b) in a.chunks(1024).zip(b.chunks(1024)) {
@@ -104,8 +108,8 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     sum
 }
 
-/// Returns the standard deviation of the correlation of two signals that have nothing to do with each other. By Bartlett's
-/// formula it is the sum of the products of their autocorrelations over the number of steps.
+/// Returns the standard deviation of the correlation of two signals that have nothing to do with each other. By Bartlett's formula
+/// its square is the sum of the products of their autocorrelations over the number of steps.
 pub(super) fn chance(a: &[f32], b: &[f32]) -> f64 {
     let steps = a.len().min(b.len());
     // Up to a lag of 1000 steps; further away there is nothing but noise.
@@ -117,7 +121,8 @@ pub(super) fn chance(a: &[f32], b: &[f32]) -> f64 {
     ((1.0 + 2.0 * products).max(1.0) / known as f64).sqrt()
 }
 
-/// Returns position and height of the top of the parabola through three values at -1, 0 and 1.
+/// Returns position and height of the vertex of the parabola through three values at -1, 0 and 1. The position is within -0.5
+/// to 0.5.
 pub(super) fn vertex(before: f64, at: f64, after: f64) -> (f64, f64) {
     let bend = before - 2.0 * at + after;
     if bend >= 0.0 {
@@ -127,8 +132,8 @@ pub(super) fn vertex(before: f64, at: f64, after: f64) -> (f64, f64) {
     (place, at - 0.25 * (before - after) * place)
 }
 
-/// Returns the index of the highest local maximum outside the main lobe, which ends on each side where the curve is down to
-/// half.
+/// Returns the index of the highest local maximum outside the main lobe, which is around index `best`; `None` if there is none. The
+/// lobe ends on each side where the curve is down to half.
 pub(super) fn second_peak(values: &[f64], best: usize) -> Option<usize> {
     let half = 0.5 * values[best];
     let right = values[best..].iter().position(|&value| value <= half).map(|n| best + n);

@@ -31,20 +31,20 @@ pub use correlate::correlation;
 
 use super::ConfigError;
 
-/// Settings of the search for latencies.
+/// Settings of the search for the lag between two channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyConfig {
-    /// The least and the greatest lag, ms; above 0 if the second channel comes later.
+    /// Smallest and greatest lag that is searched, ms; positive if the second channel is behind the first.
     pub range_ms: (f64, f64),
-    /// The distance of the common steps, ms. Lags are found to a fraction of it.
+    /// Distance of the time steps on which both channels are compared, ms. A lag is found to a fraction of a step.
     pub step_ms: f64,
-    /// Time over which differences are taken, ms: longer is steadier with noise, shorter is finer.
+    /// Time over which the difference of a channel is taken, ms: a longer time is steadier with noise, a shorter one finer.
     pub smooth_ms: f64,
-    /// Greatest distance of samples that are interpolated between, ms.
+    /// Greatest distance of two samples between which values are interpolated, ms.
     pub max_gap_ms: f64,
-    /// Least correlation of the channels at a lag.
+    /// Correlation from which on a lag is accepted, 0 to 1.
     pub min_peak: f64,
-    /// Share of the first peak above which a second peak leaves the lag undecided.
+    /// Greatest height of the second peak at which a lag is accepted, as a share of the height of the highest peak, 0 to 1.
     pub max_second: f64,
 }
 
@@ -61,177 +61,179 @@ impl Default for LatencyConfig {
     }
 }
 
-/// One value over time.
+/// Scalar signal over time: the samples of one value.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel<'a> {
-    /// The times of the samples, ns, ascending. Of two with the same time, the later one counts.
+    /// Times of the samples, ns, ascending. If two samples have the same time, the later one in the list counts.
     pub times_ns: &'a [i64],
-    /// The samples. One that is not finite is left out.
+    /// Values of the samples, as many as times. A value that is not finite is left out.
     pub values: &'a [f64],
 }
 
-/// A lag, and how sure it is.
+/// Lag of one channel behind another, and the evidence for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// Delay of the second channel behind the first, ms: its `latency_ms`, if that of the first is 0.
+    /// Delay of the second channel behind the first, ms; negative if it is ahead. This is its `latency_ms`, if that of the
+    /// first channel is 0.
     pub lag_ms: f64,
-    /// Correlation of the channels at this lag, up to 1.
+    /// Correlation of the channels at `lag_ms`, at most 1.
     pub peak: f64,
-    /// The highest other peak, if there is one: its lag, ms, and its height.
+    /// Highest peak outside the lobe of the main peak: its lag, ms, and its correlation. `None` if there is none.
     pub second: Option<(f64, f64)>,
-    /// The standard deviation of the correlation by chance: of channels that move as much and have nothing to do with each
-    /// other.
+    /// Standard deviation of the correlation by chance: of channels that move as much and have nothing to do with each other.
     pub noise: f64,
-    /// The correlation at every step of the range.
+    /// Correlation at every lag of the range.
     pub curve: Curve,
 }
 
-/// The correlation of two channels over their lag.
+/// Correlation of two channels as a function of their lag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// The lag of the first value, ms.
+    /// Lag of `values[0]`, ms.
     pub first_ms: f64,
-    /// The distance of the values, ms.
+    /// Distance from the lag of one value to the lag of the next, ms.
     pub step_ms: f64,
-    /// The correlation, -1 to 1.
+    /// Correlation at each lag, -1 to 1.
     pub values: Vec<f64>,
 }
 
 impl Curve {
-    /// The lag of a value, ms.
+    /// Lag, ms, at an index of `values`, which may lie between two values.
     pub fn lag_ms(&self, index: f64) -> f64 {
         self.first_ms + index * self.step_ms
     }
 }
 
-/// The reason why a latency can't be known.
+/// Reason why the lag of two channels can't be known.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatencyError {
-    /// A channel has times and values that do not go together.
+    /// The times and values of a channel differ in number, or the times are not ascending.
     #[error("channel {channel}: {problem}")]
     Channel {
-        /// `a` or `b`.
+        /// Channel at fault: `a`, the first, or `b`, the second.
         channel: char,
-        /// The problem: what the channel has, and what is allowed.
+        /// Problem: what the channel has, and what is allowed.
         problem: String,
     },
-    /// A channel hardly moves.
+    /// The value of a channel changes too rarely.
     #[error("channel {channel} hardly moves: it changes {changes} times (needed: {needed} or more)")]
     Still {
-        /// `a` or `b`.
+        /// Channel at fault: `a`, the first, or `b`, the second.
         channel: char,
-        /// Number of changes of its value.
+        /// Number of times that the value of the channel changes.
         changes: usize,
-        /// Number of changes that are needed.
+        /// Number of changes of its value from which on a channel is accepted.
         needed: usize,
     },
-    /// The channels have too little time in common.
+    /// The time that both channels cover is too short for the range of lags.
     #[error("the channels have {common_s:.1} s in common (needed: {needed_s:.1} s, four times the greatest lag)")]
     Short {
-        /// Common time, s.
+        /// Time that both channels cover, s.
         common_s: f64,
-        /// Common time that is needed, s.
+        /// Common time from which on a lag is searched, s: about four times the greatest lag.
         needed_s: f64,
     },
-    /// The common time has more steps than can be computed.
+    /// The time that both channels cover has too many steps to compute.
     #[error("the channels have {steps} steps in common (allowed: {allowed}; a part of the recording is enough)")]
     Long {
-        /// Number of steps.
+        /// Number of steps in the time that both channels cover.
         steps: i128,
-        /// Most steps that are allowed.
+        /// Greatest number of steps that is accepted.
         allowed: i128,
     },
-    /// No correlation would stand out.
+    /// The channels move too slowly for their time in common: no correlation would stand out from chance.
     #[error(
         "chance alone correlates them by {chance:.2} (allowed: up to {allowed:.2}): they move too slowly for the {common_s:.1} s that they have in common (needed: more time, or quicker movement)"
     )]
     Slow {
-        /// The standard deviation of the correlation by chance.
+        /// Standard deviation of the correlation by chance.
         chance: f64,
-        /// The value that is allowed.
+        /// Greatest value of `chance` that is accepted.
         allowed: f64,
-        /// Common time, s.
+        /// Time that both channels cover, s.
         common_s: f64,
     },
-    /// The channels do not correlate.
+    /// The highest correlation is too low: the channels may have nothing to do with each other.
     #[error(
         "the highest correlation is {peak:.2}, at {lag_ms:.1} ms (needed: {needed:.2}; the lowest is {trough:.2}: if that is further from 0, one channel seems to be inverted)"
     )]
     Weak {
-        /// The highest correlation.
+        /// Highest correlation within the range of lags.
         peak: f64,
-        /// The lag of the highest correlation, ms.
+        /// Lag of the highest correlation, ms.
         lag_ms: f64,
-        /// The value that is needed.
+        /// Value of `peak` from which on the lag is accepted.
         needed: f64,
-        /// The lowest correlation.
+        /// Lowest correlation within the range of lags.
         trough: f64,
     },
-    /// The correlation is better if one of the channels is taken with the other sign.
+    /// The channels correlate better if one of them is taken with the other sign.
     #[error(
         "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: one channel seems to be inverted (allowed: both with the same sign)"
     )]
     Inverted {
-        /// The highest correlation.
+        /// Highest correlation within the range of lags.
         peak: f64,
-        /// The lag of the highest correlation, ms.
+        /// Lag of the highest correlation, ms.
         lag_ms: f64,
-        /// The lowest correlation.
+        /// Lowest correlation within the range of lags.
         trough: f64,
-        /// The lag of the lowest correlation, ms.
+        /// Lag of the lowest correlation, ms.
         trough_ms: f64,
     },
-    /// The correlation is best at an end of the range.
+    /// The correlation is highest at an end of the range, so the true lag may lie outside.
     #[error("the correlation is highest at {lag_ms:.1} ms, an end of the range (allowed: a peak within it)")]
     AtEnd {
-        /// The end, ms.
+        /// Lag at that end of the range, ms.
         lag_ms: f64,
     },
-    /// The correlation is about as good at another lag.
+    /// The correlation is about as high at another lag, as of a movement that repeats itself.
     #[error(
         "a peak of {peak:.2} at {lag_ms:.1} ms and one of {second:.2} at {second_ms:.1} ms: a movement that repeats itself (allowed: a second peak of {allowed:.2} of the first)"
     )]
     Ambiguous {
-        /// The first peak.
+        /// Correlation at the highest peak.
         peak: f64,
-        /// The lag of the first peak, ms.
+        /// Lag of the highest peak, ms.
         lag_ms: f64,
-        /// The second peak.
+        /// Correlation at the second-highest peak.
         second: f64,
-        /// The lag of the second peak, ms.
+        /// Lag of the second-highest peak, ms.
         second_ms: f64,
-        /// Share of the first peak that is allowed.
+        /// Greatest share of `peak` at which `second` is accepted.
         allowed: f64,
     },
 }
 
-/// Least changes of a channel that moves.
+/// Number of changes of a channel's value from which on its lag can be known.
 const LEAST_CHANGES: usize = 10;
 
-/// Number of standard deviations of chance above which a peak stands out.
+/// Height above which a peak stands out, in standard deviations of the correlation by chance.
 const DEVIATIONS: f64 = 5.0;
 
-/// Most common steps of two channels: three hours at 1 ms.
+/// Greatest number of time steps at which channels are compared: three hours at 1 ms.
 const MOST_STEPS: i128 = 10_800_000;
 
-/// Finds the latency between two channels.
+/// Search for the lag between two channels, with checked settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Correlator {
     config: LatencyConfig,
     step_ns: i64,
-    /// The first lag of the range, in steps.
+    /// Smallest lag of the range, in time steps of `step_ms`.
     first: i64,
+    /// Greatest lag of the range, in time steps of `step_ms`.
     last: i64,
+    /// Half of `smooth_ms`, in time steps of `step_ms`, at least 1.
     half_smooth: i64,
     max_gap_ns: i64,
 }
 
 impl Correlator {
-    /// Checks a configuration.
+    /// Creates a search from a configuration, which is checked.
     ///
     /// # Errors
-    /// The key, its value and the allowed values.
+    /// [`ConfigError`] names the invalid key, its value and the allowed values.
     pub fn new(config: &LatencyConfig) -> Result<Self, ConfigError> {
         let refused = |key: &str, problem: String| Err(ConfigError::new(key, problem));
         let LatencyConfig {
@@ -273,10 +275,10 @@ impl Correlator {
         })
     }
 
-    /// Finds the lag of `b` behind `a`.
+    /// Finds the lag of channel `b` behind channel `a`.
     ///
     /// # Errors
-    /// The reason why the lag can't be known.
+    /// [`LatencyError`]: the reason why the lag can't be known.
     pub fn latency(&self, a: Channel<'_>, b: Channel<'_>) -> Result<Latency, LatencyError> {
         let (start, steps) = self.common(a, b)?;
         let speed = |channel: Channel<'_>| {
@@ -346,7 +348,7 @@ impl Correlator {
         })
     }
 
-    /// Returns the start of the time that both channels have, and its number of steps.
+    /// Returns the start of the time that both channels cover, ns, and the number of steps in that time.
     fn common(&self, a: Channel<'_>, b: Channel<'_>) -> Result<(i64, usize), LatencyError> {
         let ends = |channel, of: Channel<'_>| {
             let refused = |problem| Err(LatencyError::Channel { channel, problem });

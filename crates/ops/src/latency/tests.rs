@@ -1,3 +1,5 @@
+//! Lags of channels that were made with a known lag, and the reasons for which a lag is refused.
+
 use super::*;
 
 const MS: i64 = 1_000_000;

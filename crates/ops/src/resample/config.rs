@@ -6,23 +6,24 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResampleConfig {
-    /// Interpolation of a value between samples; `linear` by default.
+    /// Interpolation of values between samples; `linear` by default.
     pub interpolation: Interpolation,
     /// Largest distance between the two samples around a target, ms; not for `previous` and `nearest`. `None`: no
     /// limit.
     pub max_gap_ms: Option<f64>,
-    /// `previous` and `nearest`: the largest distance from a target to its sample, ms. `None`: no limit.
+    /// Largest distance from a target to the sample that gives its value, ms; only for `previous` and `nearest`.
+    /// `None`: no limit.
     pub max_age_ms: Option<f64>,
-    /// Time for which the last sample is held, ms; not for `previous` and `nearest`. `None`: 0.
+    /// Time after the last sample for which its value is held, ms; not for `previous` and `nearest`. `None`: 0.
     pub extrapolate_ms: Option<f64>,
-    /// True if `slerp` gives the quaternion with w >= 0 of the two of a rotation. `None`: false.
+    /// True if `slerp` gives, of the two quaternions of a rotation, the one with w >= 0. `None`: false.
     pub canonical: Option<bool>,
     /// Order of a quaternion's values for `slerp`. `None`: `xyzw`.
     pub order: Option<QuaternionOrder>,
     /// Groups of channels with rules of their own; together they cover each channel of every batch once. If empty, all
     /// channels are one group.
     pub groups: Vec<ChannelGroupConfig>,
-    /// Value of each channel without a valid value; a NaN is allowed.
+    /// Value that is written to a channel without a valid value; NaN is allowed.
     pub fill_value: f32,
 }
 

@@ -1,3 +1,5 @@
+//! The CPU implementation of resampling. It is the specification: the devices compute the same bits.
+
 use super::spec::Spec;
 use super::{ResampleConfig, Trajectories, trajectories};
 use crate::ConfigError;
@@ -9,15 +11,16 @@ use robocache_time::pick;
 /// Counts of a batch's samples and targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResampleCounters {
-    /// Number of trajectories.
+    /// Number of trajectories, one for each row of the batch.
     pub rows: u64,
-    /// Targets over all rows.
+    /// Number of targets of all rows.
     pub targets: u64,
-    /// Targets without a valid value.
+    /// Number of targets without a valid value.
     pub invalid: u64,
-    /// Samples that were dropped because they have a NaN or an infinity, or are not the rotation that a group needs.
+    /// Number of samples that were dropped because they have a NaN or an infinity, or are not the rotation that a group
+    /// needs.
     pub dropped_nonfinite: u64,
-    /// Targets without a valid value because the type can't hold the result.
+    /// Number of targets without a valid value because the type can't hold the result; `invalid` counts them, too.
     pub dropped_overflow: u64,
 }
 
@@ -31,20 +34,23 @@ impl std::ops::AddAssign for ResampleCounters {
     }
 }
 
-/// Resamples batches of trajectories on the CPU. Once it has seen its largest trajectory it allocates nothing.
+/// Resamples batches of trajectories on the CPU. Once the resampler has seen its largest trajectory, it allocates
+/// nothing.
 pub struct CpuResampler {
     spec: Spec,
-    /// Scratch memory for each part that a large batch is cut into.
+    /// Scratch memory, one for each part that a large batch is cut into.
     scratch: Vec<UsableSamples>,
 }
 
-/// Bytes of values from which a batch is shared among the cores. For fewer, waking the cores costs more than it saves.
+/// Size of a batch's values, bytes, from which on all cores share the batch. For a smaller batch, waking the cores
+/// costs more than it saves.
 const PARALLEL_BYTES: usize = 1 << 20;
 
 /// Number of parts for each core into which a batch is cut, so that trajectories of unlike length even out.
 const PARTS_PER_CORE: usize = 4;
 
-/// The samples of a trajectory that are used, if some are not finite or share a time with a later sample.
+/// Times and indices of the samples of a trajectory that are used, if some are not finite or share a time with a later
+/// sample.
 #[derive(Default)]
 struct UsableSamples {
     times: Vec<i64>,
@@ -55,7 +61,7 @@ impl CpuResampler {
     /// Checks a configuration, and makes a resampler for it.
     ///
     /// # Errors
-    /// The key that is not allowed.
+    /// The key whose value is not allowed, the value, and the allowed values.
     pub fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
         Ok(Self::from_spec(Spec::new(config)?))
     }
@@ -68,8 +74,8 @@ impl CpuResampler {
         }
     }
 
-    /// Writes the value at each target to `values`: row by row, `[T, D]` each, of the batch's type. Writes its validity, 0
-    /// or 1, to `valid`: row by row, T each.
+    /// Writes the values at each target to `values`: `[T, D]` for each row, of the batch's type. Writes the target's
+    /// validity, 0 or 1, to `valid`: T for each row.
     ///
     /// # Panics
     /// If `values` does not have [`Trajectories::output_bytes`] bytes, aligned for the batch's type, or `valid` not one
@@ -98,15 +104,15 @@ impl CpuResampler {
     }
 }
 
-/// Some of the rows of a batch.
+/// Configuration, and the rows of a batch that one core resamples.
 struct Part<'a> {
     spec: &'a Spec,
     rows: trajectories::Rows<'a>,
 }
 
 impl Part<'_> {
-    /// Divides and conquers: halves the rows and the scratch memory until a part has one piece of each, and runs the
-    /// parts in parallel. Rows are independent, so the result does not depend on the cut.
+    /// Divides and conquers: halves the rows and the scratch memory, and resamples the halves in parallel, until one
+    /// row or one element of scratch memory is left. Rows are independent, so the result does not depend on the cut.
     fn share<T: Float>(self, scratch: &mut [UsableSamples], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         let Self { spec, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
@@ -124,7 +130,8 @@ impl Part<'_> {
         one
     }
 
-    /// Runs the code compiled for AVX2 if the CPU has it. The result is the same: each lane computes what a scalar would.
+    /// Runs the code compiled for AVX2 if the CPU has AVX2. The result is the same: each lane computes what a scalar
+    /// would.
     fn dispatch<T: Float>(&self, kept: &mut UsableSamples, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -173,7 +180,8 @@ impl Part<'_> {
 }
 
 impl Spec {
-    /// Resamples one trajectory, whose times ascend strictly.
+    /// Resamples one trajectory, whose times ascend strictly. `IS_MODERATE` is true only if all samples are
+    /// [moderate](Float::all_moderate).
     #[inline(always)]
     fn row<'a, T: Float, const IS_MODERATE: bool>(
         &self,
@@ -198,13 +206,13 @@ impl Spec {
         }
     }
 
-    /// True if every group can use its channels of a finite sample.
+    /// True if every group of channels accepts its values of `sample`, all of which are finite.
     fn takes<T: Float>(&self, sample: &[T]) -> bool {
         self.groups(sample.len())
             .all(|group| group.rule.takes(&sample[group.from..group.to]))
     }
 
-    /// Resamples one trajectory, group by group.
+    /// Resamples one trajectory, group of channels by group of channels.
     #[expect(clippy::too_many_arguments, reason = "the samples, the targets and the answer")]
     fn grouped_row<T: Float>(
         &self,
@@ -240,8 +248,8 @@ impl Spec {
 
 /// True if all samples of a trajectory are [moderate](Float::all_moderate).
 ///
-/// This is the first read of the samples, and a batch takes as long as the read does. So it prefetches a few kilobytes
-/// ahead, further than the CPU does by itself.
+/// The first read of the samples takes most of a batch's time. The function therefore prefetches a few kilobytes ahead,
+/// further than the CPU does by itself.
 #[inline(always)]
 fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
     const PIECE_BYTES: usize = 2048;
@@ -272,8 +280,8 @@ fn prefetch<T: Float>(values: &[T]) {
 }
 
 impl UsableSamples {
-    /// Keeps the finite samples that `takes` accepts, and the last of several with the same time. Returns the number of
-    /// samples that are not finite or not accepted.
+    /// Keeps the finite samples that `takes` accepts; of several such samples with the same time, the last. Returns the
+    /// number of samples that are not finite or not accepted.
     #[inline(always)]
     fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize, takes: impl Fn(&[T]) -> bool) -> u64 {
         self.times.clear();
@@ -295,14 +303,15 @@ impl UsableSamples {
     }
 }
 
-/// Counts the `times`, which ascend, at or before `target`. `guess` is the count for the previous target.
+/// Counts the `times`, which ascend, that are at or before `target`. `guess` is the count for the previous target.
 #[inline(always)]
 fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
     let mut until = guess;
     if until > 0 && times[until - 1] > target {
         return times[..until].partition_point(|&t| t <= target);
     }
-    // Ascending targets rarely pass more than a few times. Counting these needs no branch that depends on data.
+    // From one ascending target to the next, few times are passed. They are counted without a branch that depends on
+    // data.
     const STEP: usize = 8;
     for _ in 0..2 {
         let Some(next) = times[until..].first_chunk::<STEP>() else {

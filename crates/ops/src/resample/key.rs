@@ -1,10 +1,10 @@
 //! Metadata keys of resampled batches.
 
 robocache_stream::keys! {
-    /// Targets of a batch.
+    /// Number of targets of a batch, over all rows.
     targets: i64,
-    /// Targets of a batch that have no value.
+    /// Number of targets of a batch without a valid value.
     invalid: i64,
-    /// Rows of a batch that make no sense.
+    /// Number of rows of a batch whose samples can't be used.
     refused_rows: i64,
 }

@@ -1,4 +1,5 @@
-//! Operation `resample`: reads batches from messages and resamples them on the CPU or on devices.
+//! Operation `resample`: reads batches from messages and resamples them on the CPU or on devices. The choice changes no
+//! bit of the answer.
 
 use super::gpu::ShardedResampler;
 use super::spec::Spec;
@@ -9,8 +10,8 @@ use robocache_device::{Backend, Device, Placement, Work};
 use robocache_stream::{Message, Payload};
 use std::time::{Duration, Instant};
 
-/// Least bytes of inputs and outputs of a batch that [`Placement`] `auto` may send to a device. The CPU finishes a
-/// smaller batch before a device could start on it.
+/// Smallest size, bytes of inputs and outputs, of a batch that [`Placement`] `auto` may send to a device. The CPU
+/// finishes a smaller batch before a device could start.
 const CPU_BYTES: usize = 1 << 16;
 
 /// Resamples batches of trajectories at their targets, on the CPU or on devices.
@@ -140,8 +141,8 @@ impl Resampler {
         self.backend.on_gpu().map_or(0, |on_gpu| on_gpu.bytes_in_use())
     }
 
-    /// Returns the fault that should end the run, on the first call after it: the loss of a device that the
-    /// configuration names. The CPU computes the batches in the meantime.
+    /// Returns the fault that should end the run: the loss of a device that the configuration names. `None` if there
+    /// was none, or on later calls. The CPU computes the batches in the meantime.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.backend.take_lost()
     }

@@ -1,3 +1,5 @@
+//! A checked configuration of resampling, which the CPU and the devices share.
+
 use super::ChannelGroupConfig;
 use super::{ResampleConfig, Trajectories};
 use crate::channel_groups::{self, ChannelGroup};
@@ -5,7 +7,7 @@ use crate::{ConfigError, refused};
 use robocache_time::{Interpolation, Limits};
 use std::sync::Arc;
 
-/// A checked configuration.
+/// A checked configuration of resampling, with times in ns.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     /// Interpolation of all channels, if the configuration is not grouped.
@@ -14,7 +16,7 @@ pub(super) struct Spec {
     pub fill: f32,
     /// Groups in the order of their channels. If the configuration has none, a single group ends at `usize::MAX`.
     pub groups: Arc<[ChannelGroup]>,
-    /// True if the configuration has groups, or an interpolation that is not plain.
+    /// True if the configuration has groups, or an interpolation for which `is_plain` is false.
     pub is_grouped: bool,
 }
 
@@ -22,9 +24,9 @@ impl Spec {
     /// Checks a configuration.
     ///
     /// # Errors
-    /// The first key that is not allowed.
+    /// The first key whose value is not allowed, the value, and the allowed values.
     pub(super) fn new(config: &ResampleConfig) -> Result<Self, ConfigError> {
-        // A number too large for float32 reads as an infinity. A NaN is only there if it was asked for.
+        // A number too large for float32 reads as an infinity. A NaN is allowed: only `.nan` reads as NaN.
         if config.fill_value.is_infinite() {
             let problem = format!("`{}` (allowed: a finite float32 or .nan)", config.fill_value);
             return refused("fill_value", problem);
@@ -58,7 +60,7 @@ impl Spec {
         self.groups.iter().map(of_dim)
     }
 
-    /// The reason why no device can do the work, if none can.
+    /// The reason why no device can resample with this configuration; `None` if devices can.
     pub(super) fn not_on_gpu(&self) -> Option<String> {
         let mode = channel_groups::not_on_gpu(self.groups.iter());
         mode.or_else(|| {

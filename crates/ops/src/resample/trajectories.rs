@@ -1,3 +1,6 @@
+//! Batches of trajectories, read from messages and checked. A row with a mistake keeps its targets but has no samples,
+//! so that none of its targets is valid.
+
 use rayon::prelude::*;
 use robocache_device::{Dtype, HostBuf, Primitive, Values};
 use robocache_stream::{Cells, Column, ColumnLayout, Layout, Message};
@@ -6,30 +9,31 @@ use std::ops::Range;
 
 /// A batch of trajectories, one in each row, read from a message and checked.
 ///
-/// A row that makes no sense is [refused](Self::refused). It has no samples here, so that none of its targets is valid.
+/// A row with a mistake is [refused](Self::refused): its samples are left out, so that none of its targets is valid.
 pub struct Trajectories<'a> {
-    /// All rows as they came, the refused ones included.
+    /// All rows as in the message, refused rows included.
     sent: Rows<'a>,
     /// Copy of the samples without the refused rows; `None` if no row is refused.
     kept: Option<KeptSamples>,
     refused: Vec<RefusedRow>,
 }
 
-/// A copy of samples, row after row.
+/// Copy of the samples of the rows that are not refused, row after row. A refused row is empty.
 struct KeptSamples {
     times: Vec<i64>,
     time_offsets: Vec<i32>,
     values: HostBuf,
 }
 
-/// Consecutive rows of a batch: all rows, or the rows of one core or device. Offsets count over the batch.
+/// Consecutive rows of a batch: all rows, or the rows of one core or device. Their offsets count from the first element
+/// of the batch.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub dim: usize,
     /// True if two samples of a row of the batch have the same time.
     pub has_ties: bool,
     pub times: &'a [i64],
-    /// Offsets of the rows' samples, one more than rows.
+    /// Offset of each row's first sample, followed by the end of the last row.
     time_offsets: &'a [i32],
     /// `dim` values for each time.
     pub values: Values<'a>,
@@ -37,11 +41,11 @@ pub(super) struct Rows<'a> {
     target_offsets: &'a [i32],
 }
 
-/// A row whose samples make no sense. Its targets are answered as not valid.
+/// A row whose samples can't be used. In the answer, none of its targets is valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("row {row}: {problem}")]
 pub struct RefusedRow {
-    /// Index of the row.
+    /// Index of the row in the batch.
     pub row: usize,
     /// The mistake in the row.
     pub problem: RowError,
@@ -60,19 +64,19 @@ pub enum RowError {
         /// Number of values of a sample.
         dim: usize,
     },
-    /// A list of the row is null, or a timestamp or a target is.
+    /// A list of the row is null, or has a null among its timestamps or targets.
     #[error("column `{column}` is null or has a null in it (allowed: nulls only among the elements of `values`)")]
     Null {
         /// Name of the column.
         column: &'static str,
     },
-    /// A timestamp is too far from 1970.
+    /// A timestamp, ns, is more than 2^61 ns from 1970.
     #[error("timestamp {0} ns is out of range (allowed: +-2^61)")]
     OutOfRange(i64),
-    /// The timestamps go back.
+    /// A timestamp is less than the previous timestamp of the row.
     #[error("timestamp {at} is {came}, but the one before it is {before} (allowed: ascending timestamps, ties too)")]
     Descending {
-        /// Index of the timestamp that goes back, within the row.
+        /// Index within the row of the timestamp that is too small.
         at: usize,
         /// The timestamp at this index, ns.
         came: i64,
@@ -92,7 +96,7 @@ pub enum TrajectoriesError {
     MissingColumn {
         /// The column's name.
         column: &'static str,
-        /// Names of the columns that are there.
+        /// The columns of the payload, in words.
         came: String,
     },
     /// The offsets of a column's rows do not fit its elements.
@@ -102,9 +106,9 @@ pub enum TrajectoriesError {
     Offsets {
         /// The column's name.
         column: &'static str,
-        /// Elements over all rows.
+        /// Number of elements of the column, over all rows.
         elements: usize,
-        /// Rows of the batch.
+        /// Number of rows of the batch.
         rows: usize,
     },
     /// A column has the wrong type.
@@ -123,11 +127,11 @@ pub enum TrajectoriesError {
          {values} values (allowed without samples: up to {LARGEST_UNCONFIRMED_DIM})"
     )]
     UnconfirmedDim {
-        /// `dim` of the metadata.
+        /// The value of the metadata key `dim`.
         dim: usize,
-        /// Timestamps over all rows.
+        /// Number of timestamps over all rows.
         samples: usize,
-        /// Values over all rows.
+        /// Number of values over all rows.
         values: usize,
     },
     /// The metadata does not say how many values a sample has.
@@ -142,15 +146,15 @@ pub enum TrajectoriesError {
         i32::MAX
     )]
     TooLarge {
-        /// Targets over all rows.
+        /// Number of targets over all rows.
         targets: usize,
         /// Number of values of a sample.
         dim: usize,
     },
 }
 
-/// Largest `dim` that is accepted from a message without a sample that confirms it. Each target is answered with `dim`
-/// values, however small the message is.
+/// Largest `dim` that is accepted from a message without a sample that confirms it. Each target takes `dim` values in
+/// the answer, however small the message is.
 const LARGEST_UNCONFIRMED_DIM: usize = 1 << 16;
 
 /// Number of samples from which all cores check a batch: 1 MiB of stamps, which take one core 100 us and more.
@@ -238,7 +242,7 @@ impl<'a> Trajectories<'a> {
         })
     }
 
-    /// All rows; refused rows have no samples.
+    /// All rows of the batch; refused rows have no samples.
     pub(super) fn rows(&self) -> Rows<'_> {
         match &self.kept {
             None => self.sent,
@@ -261,7 +265,7 @@ impl<'a> Trajectories<'a> {
         self.sent.values.dtype()
     }
 
-    /// The rows that make no sense, in order.
+    /// The rows whose samples can't be used, in ascending order.
     pub fn refused(&self) -> &[RefusedRow] {
         &self.refused
     }
@@ -271,13 +275,13 @@ impl<'a> Trajectories<'a> {
         self.sent.targets.len()
     }
 
-    /// Bytes of the `values` of the answer.
+    /// Number of bytes of the `values` of the answer, over all rows.
     pub fn output_bytes(&self) -> usize {
         self.sent.output_bytes()
     }
 
-    /// Sets `layout` to the layout of the answer: a struct of the ragged columns `values` (T * D a row) and `valid` (T a
-    /// row).
+    /// Sets `layout` to the layout of the answer: a struct of the ragged columns `values` (T * D elements in each row)
+    /// and `valid` (T elements in each row).
     pub fn layout_into(&self, layout: &mut Layout) {
         layout.rows = self.sent.len();
         layout.columns.clear();
@@ -302,7 +306,7 @@ impl<'a> Trajectories<'a> {
         valid.copy_from_slice(self.sent.target_offsets);
         assert_eq!(values.len(), valid.len(), "one offset more than rows");
         for (value, &target) in values.iter_mut().zip(&*valid) {
-            // The product fits: the last and largest was checked against i32::MAX.
+            // The product fits: its last and greatest value was checked against i32::MAX.
             *value = target * self.dim() as i32;
         }
     }
@@ -313,7 +317,7 @@ impl<'a> Rows<'a> {
         self.time_offsets.len() - 1
     }
 
-    /// A range of these rows.
+    /// The part of these rows that has the indices `rows`.
     pub(super) fn range(&self, rows: Range<usize>) -> Self {
         let span =
             |offsets: &[i32]| (offsets[rows.start] - offsets[0]) as usize..(offsets[rows.end] - offsets[0]) as usize;
@@ -328,7 +332,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Bytes of the values of a sample, and of the answer to a target.
+    /// Bytes of the values of one sample, which is also the size of the answer to one target.
     pub(super) fn row_bytes(&self) -> usize {
         self.dim * self.values.dtype().size()
     }
@@ -357,7 +361,7 @@ impl<'a> Rows<'a> {
         &self.values.as_slice()[samples.start * self.dim..samples.end * self.dim]
     }
 
-    /// Number of samples and of targets of each row, if all rows have the same numbers.
+    /// Number of samples and number of targets of each row; `None` if rows differ.
     pub(super) fn regular(&self) -> Option<(usize, usize)> {
         let rows = self.len().max(1);
         let (samples, targets) = (self.times.len() / rows, self.targets.len() / rows);

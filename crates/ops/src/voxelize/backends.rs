@@ -1,4 +1,5 @@
-//! The CPU's and the device's implementation, and the choice between the two for each grid.
+//! Voxel grids on the CPU and on a device, and the choice between the two for each grid. Both compute the same bits, so
+//! the CPU makes a grid again that the device could not finish.
 
 use super::gpu::{GpuVoxelizer, VoxelizeError};
 use super::{CloudError, ConfigError, CpuVoxelizer, VoxelCounters, VoxelLayout, VoxelizeConfig};
@@ -7,8 +8,8 @@ use robocache_device::gpu::{DeviceFault, Gpu};
 use robocache_device::{Backend, Device, Dtype, Placement, Work};
 use robocache_stream::{HostCloud, Layout, Message, Payload, PointCloudError};
 
-/// Bytes of clouds below which [`Placement`] `auto` always makes the grid on the CPU, which is done before a device has
-/// started.
+/// Size of a grid's clouds, bytes, below which [`Placement`] `auto` always uses the CPU: it finishes before a device
+/// could start.
 const CPU_BYTES: usize = 1 << 14;
 
 /// The clouds of a grid, each with the index of its input.
@@ -33,13 +34,14 @@ pub(super) struct Backends {
     pub(super) saturated: u64,
 }
 
-/// Record of a gathered grid.
+/// Record of a gathered grid: the counts of its points, the backend, the device memory in use, and the bytes of its
+/// clouds.
 #[derive(Clone, Copy)]
 pub(super) struct GatherRecord {
     pub(super) counters: VoxelCounters,
     pub(super) device: Device,
     pub(super) device_bytes: Option<usize>,
-    /// Bytes of the grid's clouds.
+    /// Bytes of the grid's clouds, the measure of work by which the next backend is chosen.
     pub(super) work: usize,
 }
 
@@ -88,7 +90,8 @@ impl Backends {
         })
     }
 
-    /// Gathers clouds where that is faster, or on the device that the grid is to stay on.
+    /// Gathers the clouds of a grid on the faster of the CPU and the device, or on the device if the grid is to stay on
+    /// it.
     pub(super) fn gather(&mut self, clouds: Clouds<'_>) -> GatherRecord {
         self.unusable.clear();
         self.saturated = 0;
@@ -130,7 +133,8 @@ impl Backends {
     }
 }
 
-/// Gathering of a grid's clouds. The result is the counts of the points, and the number of rows of the grid.
+/// Task of gathering a grid's clouds, for either backend. Its result is the counts of the points, and the number of
+/// rows of the grid's payload.
 struct Gathering<'a> {
     clouds: Clouds<'a>,
     refused: &'a mut Vec<(usize, CloudError)>,
@@ -157,7 +161,8 @@ impl Work for Gathering<'_> {
     }
 }
 
-/// Writing of a gathered grid. The result is the number of values that its type can't hold.
+/// Task of writing a gathered grid to a payload, for either backend. Its result is the number of values beyond the
+/// range of the grid's element type.
 struct Writing<'a, 'b> {
     layout: VoxelLayout,
     dtype: Dtype,

@@ -1,16 +1,17 @@
-//! The set of occupied cells, as a bitmap.
+//! The set of a grid's occupied cells, as a bitmap that is reused for each grid. A word of the bitmap that is not
+//! marked as used is 0.
 
 use super::grid::VoxelGrid;
 use super::kernels::{self, Bitmap, Indexed, Kept, bits};
 
-/// Set of occupied cells, as a bitmap. The rank of a cell is the number of bits before its own, so that nothing is sorted
-/// or hashed.
+/// Set of occupied cells, as a bitmap. The rank of a cell is the number of set bits before the bit of the cell, so that
+/// nothing is sorted or hashed.
 ///
-/// A second bitmap marks the words of the first that are in use. Only these words are read and cleared.
+/// A second bitmap marks the words of the first bitmap that are in use. Only these words are read and cleared.
 pub(super) struct CellSet {
     words: Vec<u64>,
     used: Vec<u64>,
-    /// Number of occupied cells before each word in use. Filled by [`Self::rank`].
+    /// Number of occupied cells before each bitmap word in use. Filled by [`Self::rank`].
     ranks: Vec<u32>,
     /// The occupied cells in cell order. Filled by [`Self::rank`].
     list: Vec<u32>,
@@ -27,7 +28,8 @@ impl CellSet {
         }
     }
 
-    /// Inserts the cells of the points that are in the grid: see [`kernels::index`].
+    /// Finds the cells of a block of points, and marks them as occupied. Lists the points inside the grid, with their
+    /// cells, in `kept`.
     pub(super) fn insert(&mut self, grid: &VoxelGrid, xyz: [&[f32]; 3], kept: Kept<'_>) -> Indexed {
         let bitmap = Bitmap {
             words: &mut self.words,
@@ -45,7 +47,8 @@ impl CellSet {
         }
     }
 
-    /// Ranks the occupied cells in cell order, and returns their number, which is at most `at_most`.
+    /// Ranks the occupied cells, lists them in cell order, and returns their number. `at_most` is an upper bound of the
+    /// number.
     pub(super) fn rank(&mut self, at_most: usize) -> usize {
         let room = at_most + kernels::LIST_STEP;
         if self.list.len() < room {
@@ -65,7 +68,8 @@ impl CellSet {
         kernels::find(&self.words, &self.ranks, cells, limit, slots)
     }
 
-    /// The ranked cells in cell order. Entries behind them are left over.
+    /// The occupied cells in cell order, as [`Self::rank`] listed them. Entries beyond the number that it returned are
+    /// stale.
     pub(super) fn list(&self) -> &[u32] {
         &self.list
     }

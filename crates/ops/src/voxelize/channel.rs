@@ -1,4 +1,5 @@
-//! Channels: their names, the sums and extremes that they are made of, and their values on the CPU.
+//! Channels: their names, the sums and extremes that they are made of, and their values on the CPU. A channel is
+//! displayed as the name that it is parsed from.
 //!
 //! docs/architecture.md lists the files that a new channel touches.
 
@@ -14,15 +15,16 @@ use std::str::FromStr;
 /// A value that is computed for each cell. `docs/semantics.md` defines the value, and which values of a field are usable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// 1 where there is a point, 0 elsewhere.
+    /// 1 in a cell with points, 0 in an empty cell.
     Occupancy,
-    /// The number of points.
+    /// The number of points in the cell.
     Count,
-    /// The mean of a field's usable values. `x`, `y`, `z` are the coordinates in the frame of the grid, metres.
+    /// The mean of the field's usable values in the cell. `x`, `y`, `z` are the coordinates in the frame of the grid,
+    /// metres.
     Mean(String),
-    /// The greatest of a field's usable values.
+    /// The greatest of the field's usable values in the cell; 0 if none is usable.
     Max(String),
-    /// The least of a field's usable values.
+    /// The least of the field's usable values in the cell; 0 if none is usable.
     Min(String),
 }
 
@@ -36,7 +38,8 @@ impl Channel {
         [Self::Occupancy, Self::Count].into_iter().chain(of_fields)
     }
 
-    /// The first part of the channel's name, and the field that the channel is computed from, if any.
+    /// The channel's name up to the `_`, and the field that the channel is computed from; `None` for `occupancy` and
+    /// `count`.
     fn parts(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Occupancy => ("occupancy", None),
@@ -47,12 +50,13 @@ impl Channel {
         }
     }
 
-    /// The field that the channel is computed from, if any.
+    /// The field that the channel is computed from; `None` for `occupancy` and `count`.
     pub fn field(&self) -> Option<&str> {
         self.parts().1
     }
 
-    /// Adds the sums and extremes that the channel is made of to `plan`.
+    /// Adds the sums and extremes that the channel needs to `plan`, and returns the formula that makes the channel of
+    /// them.
     fn output(&self, plan: &mut Plan) -> Output {
         match self {
             Self::Occupancy => Output::One,
@@ -67,7 +71,7 @@ impl Channel {
     }
 }
 
-/// Plans the sums and extremes that channels need, and how each channel is made of these.
+/// Plans the sums and extremes that channels need, and returns the plan and the formula of each channel.
 pub(super) fn plan(channels: &[Channel]) -> (Plan, Vec<Output>) {
     let mut plan = Plan::default();
     // x, y, z come first, in this order, so that the three are summed in one pass.
@@ -80,21 +84,21 @@ pub(super) fn plan(channels: &[Channel]) -> (Plan, Vec<Output>) {
     (plan, outputs)
 }
 
-/// Returns the column of the [table](kernels::features) that each output copies; `None` if cells have no rows, or an output
-/// needs more than a row.
+/// Returns the entry of a row's [table](kernels::features) that each output copies. `None` if an output needs a field
+/// or an extreme, or if the plan has no counts.
 pub(super) fn table_columns(plan: &Plan, outputs: &[Output]) -> Option<Vec<u8>> {
     let columns = outputs.iter().map(|output| output.table_column(plan));
     columns.collect::<Option<_>>().filter(|_| plan.counts)
 }
 
-/// The way in which a channel is made of sums and extremes.
+/// Formula that makes a channel's value in a cell from the cell's sums and extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     One,
     Count,
-    /// The sum plane with this index, divided by the count.
+    /// The sum in the [`Plan`]'s plane with this index, divided by the cell's count of points.
     Mean(usize),
-    /// The extreme with this index.
+    /// The greatest or least value with this index in [`Plan::extremes`].
     Extreme(usize),
 }
 
@@ -111,7 +115,7 @@ impl Output {
         }
     }
 
-    /// Writes the values of a channel for a range of occupied cells.
+    /// Writes a channel's values in the occupied cells whose ranks are in `cells`, by rank.
     pub(super) fn write(self, plan: &Plan, sums: &Sums, cells: Range<usize>, out: &mut [f32]) {
         match self {
             Self::One => out.fill(1.0),

@@ -1,3 +1,6 @@
+//! Decides from stamps alone when the clouds of several inputs make a grid. With several inputs, the stamps of grids
+//! increase, unless a clock was set back, or counts as gone by the rules of [`Collector`].
+
 use super::VoxelizeConfig;
 use crate::{ConfigError, duration_ns};
 use robocache_time::ms_to_ns;
@@ -5,23 +8,23 @@ use robocache_time::ms_to_ns;
 /// Treatment of a cloud that has arrived. Each input keeps its newest cloud for the next grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Keep the cloud.
+    /// Keep the cloud for the next grid. No other cloud of its input waited.
     Waits,
     /// Keep the cloud in place of the input's cloud that waited. Count the replaced cloud as superseded.
     Replaces,
     /// Drop the cloud, and count it as superseded: a newer cloud of the same input already waits.
     Superseded,
-    /// Drop and count the cloud: it is not newer than the last cloud of its input that is in a grid.
+    /// Drop the cloud, and count it as late: it is not newer than the last cloud of its input that is in a grid.
     Late,
-    /// Keep the cloud: the clock was set back. `dropped` clouds that waited from before are not in the next grid.
+    /// Keep the cloud: the clock was set back. `dropped` waiting clouds with stamps of the former clock are in no grid.
     Jumped {
         /// Number of waiting clouds that were dropped, the one of this input included.
         dropped: usize,
     },
 }
 
-/// Multiple of `reset_ms` by which an input's clouds must advance, and still be behind the last grid, to show that the
-/// grid's clock is gone. The clouds of an input that was held up arrive at once, and catch up with that grid.
+/// Multiple of `reset_ms` by which the stamps of one input must advance before the clock of the last grid counts as
+/// gone. All these stamps are older than the last grid. A delayed input advances fast, too, but catches up with it.
 const RESETS_BACK: i64 = 10;
 
 /// Decides when the clouds of several inputs make a grid. It knows only the stamps; the caller keeps the clouds.
@@ -29,31 +32,32 @@ const RESETS_BACK: i64 = 10;
 /// A cloud is new if it is newer than the last cloud of its own input that is in a grid; otherwise it is late. A grid is
 /// due when every open input has a new cloud. When all inputs are closed, the waiting clouds make the last grid.
 ///
-/// With `max_wait_ms`, a grid is also due when the newest waiting stamp is that far past the oldest cloud since the last
-/// grid. Superseded clouds count as well, so that one input can't put a grid off for ever.
+/// With `max_wait_ms`, a grid is also due when the newest waiting stamp is that long after the oldest stamp since the
+/// last grid. Replaced clouds count as well, so that one input can't delay a grid for ever.
 ///
-/// The stamp of a grid is the newest stamp in it, and greater than the stamp of the grid before. Clouds from before the
-/// last grid therefore wait for a cloud from after it.
+/// The stamp of a grid is the newest stamp of its clouds, and greater than the stamp of the grid before. Clouds that
+/// are not newer than the last grid therefore wait for a cloud that is.
 ///
-/// The clock of the last grid counts as gone if the clouds of all open inputs wait more than `reset_ms` before that grid.
-/// With `max_wait_ms`, it is enough that the clouds of one input have advanced by ten times `reset_ms` and are still more
-/// than `reset_ms` before it. The next grid is then made all the same, without the waiting clouds that are not that far
-/// back.
+/// The clock of the last grid counts as gone if the waiting clouds of all open inputs are more than `reset_ms` older
+/// than that grid. With `max_wait_ms`, one input is enough, if its clouds have advanced by ten times `reset_ms`. The
+/// next grid is then made of the clouds that are that much older; the other waiting clouds are dropped.
 ///
-/// A stamp more than `reset_ms` behind the newest one of its input means that the clock was set back. The stamps of all
-/// grids are then forgotten, and so are waiting clouds that are more than `reset_ms` ahead.
+/// A stamp more than `reset_ms` older than the newest stamp of its input means that the clock was set back. The stamps
+/// of all grids are then forgotten, and so are waiting clouds that are more than `reset_ms` newer than this stamp.
 ///
 /// With one input every cloud makes a grid, whatever its stamp.
 pub struct Collector {
     inputs: Vec<Input>,
     max_wait: Option<i64>,
     reset: i64,
-    /// The stamps of the last grid, and of the grid before it.
+    /// The stamp of the last grid, ns; `None` before the first grid, and after a clock was set back.
     last: Option<i64>,
+    /// The stamp of the grid before the last grid, ns.
     before_last: Option<i64>,
     valid: Vec<i64>,
     ages: Vec<i64>,
-    /// The inputs whose clouds were left out of the last grid, because their clock is gone.
+    /// Indices of the inputs whose waiting clouds were dropped when the last grid was made, because their clock counts
+    /// as gone.
     left_out: Vec<usize>,
 }
 
@@ -61,16 +65,17 @@ pub struct Collector {
 struct Input {
     open: bool,
     waiting: Option<i64>,
-    /// The oldest stamp that was kept since the last grid.
+    /// The oldest stamp of this input's clouds since the last grid, ns, replaced clouds included.
     oldest: Option<i64>,
     newest: Option<i64>,
-    /// The stamp of the last cloud of this input that is in a grid, and its value before the last grid.
+    /// The stamp of this input's last cloud that is in a grid, ns; `None` if no grid has a cloud of this input.
     used: Option<i64>,
+    /// The value of `used` before the last grid. It is restored if the grid's cloud of this input is refused.
     used_before: Option<i64>,
 }
 
 impl Collector {
-    /// A collector for the inputs of a configuration, all open.
+    /// Creates a collector for the inputs of a configuration, all open, without waiting clouds.
     pub fn new(config: &VoxelizeConfig) -> Self {
         let input = Input {
             open: true,
@@ -102,10 +107,10 @@ impl Collector {
         Ok(())
     }
 
-    /// Takes note of a cloud of an input that has arrived with this stamp, ns, and returns how to treat the cloud.
+    /// Records that a cloud with this stamp, ns, has arrived from an input, and returns how to treat the cloud.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If `input` is not the index of an input.
     pub fn arrived(&mut self, input: usize, stamp: i64) -> Arrival {
         if self.inputs.len() > 1 {
             let newest = self.inputs[input].newest;
@@ -146,27 +151,28 @@ impl Collector {
         Arrival::Jumped { dropped }
     }
 
-    /// Closes an input, so that no grid waits for it. If a cloud of it waits, the next grid still has the cloud.
+    /// Closes an input, so that no grid waits for it. A waiting cloud of this input still goes into the next grid.
     pub fn closed(&mut self, input: usize) {
         self.inputs[input].open = false;
     }
 
-    /// Opens an input again.
+    /// Opens an input again, so that grids wait for its clouds.
     pub fn opened(&mut self, input: usize) {
         self.inputs[input].open = true;
     }
 
-    /// True if a cloud of the input waits for the next grid.
+    /// True if a cloud of `input` waits for the next grid.
     pub fn waits(&self, input: usize) -> bool {
         self.inputs[input].waiting.is_some()
     }
 
-    /// True if a grid is due.
+    /// True if the waiting clouds make a grid now, by the rules of [`Collector`].
     pub fn due(&self) -> bool {
         self.due_up_to().is_some()
     }
 
-    /// The stamp up to which waiting clouds are in the grid that is due; `None` if no grid is due.
+    /// The newest stamp, ns, that a waiting cloud may have to be part of the grid that is due; `None` if no grid is
+    /// due.
     fn due_up_to(&self) -> Option<i64> {
         let newest = self.inputs.iter().filter_map(|input| input.waiting).max()?;
         let is_complete = self.inputs.iter().all(|input| !input.open || input.waiting.is_some());
@@ -190,8 +196,8 @@ impl Collector {
         is_gone.then_some(until)
     }
 
-    /// Takes the waiting clouds for a grid and returns its stamp, or `None` if no cloud waits.
-    /// [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) then describe this grid.
+    /// Takes the waiting clouds for a grid, due or not, and returns the stamp of the grid, ns; `None` if no cloud
+    /// waits. [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) then describe this grid.
     pub fn take(&mut self) -> Option<i64> {
         let until = self.due_up_to().unwrap_or(i64::MAX);
         self.left_out.clear();
@@ -214,8 +220,8 @@ impl Collector {
         Some(stamp)
     }
 
-    /// Removes the cloud of an input, which could not be used, from the grid that was taken last. Returns the new stamp of
-    /// the grid. The stamp stays if none of the remaining clouds is newer than the grid before.
+    /// Removes an input's cloud, which could not be used, from the last grid. Returns the grid's stamp, ns: the newest
+    /// stamp of the remaining clouds. If none of these is newer than the grid before, the stamp stays as it was.
     pub(crate) fn refuse(&mut self, input: usize) -> i64 {
         let Some(before) = self.last else { return 0 };
         (self.valid[input], self.ages[input]) = (0, -1);
@@ -234,14 +240,15 @@ impl Collector {
         stamp
     }
 
-    /// Time by which the last grid is older than the grid before it, ns; `None` if it is not older, or with one input.
+    /// Stamp of the grid before the last grid, minus the stamp of the last grid, ns. `None` if this is not positive, or
+    /// with one input.
     pub(crate) fn back_ns(&self) -> Option<i64> {
         let back = self.before_last?.saturating_sub(self.last?);
         (self.inputs.len() > 1 && back > 0).then_some(back)
     }
 
-    /// The inputs whose waiting clouds were left out of the last grid: the clouds are of a clock that is gone, and in no
-    /// grid.
+    /// Indices of the inputs whose waiting clouds were dropped when the last grid was made, because their clock counts
+    /// as gone. These clouds are in no grid.
     pub fn left_out(&self) -> &[usize] {
         &self.left_out
     }

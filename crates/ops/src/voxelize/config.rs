@@ -1,3 +1,6 @@
+//! The configuration of voxel grids, and the checks of its values. A configuration that [`VoxelizeConfig::validate`]
+//! accepts can be run.
+
 use super::channel::plan;
 use super::{Channel, ConfigError, VoxelGrid, VoxelLayout};
 use crate::{check_from, refused};
@@ -12,22 +15,22 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VoxelizeConfig {
-    /// The corner of the grid with the least coordinates, metres.
+    /// The corner of the grid with the least coordinates, metres, in the frame of the grid.
     pub origin_m: [f32; 3],
     /// The edges of a cell, metres, 1e-6 to 1e6.
     pub voxel_size_m: [f32; 3],
-    /// Cells along x, y and z.
+    /// Number of cells along x, y and z.
     pub shape: [usize; 3],
     /// Values that are computed for each cell, in the order of the output.
     pub channels: Vec<Channel>,
-    /// The form of the output.
+    /// The form of the output: a dense tensor, a bitmap, or the occupied cells alone.
     pub layout: VoxelLayout,
     /// The element type of a dense output. The types of the other layouts are fixed.
     #[serde(default = "crate::float32")]
     pub dtype: Dtype,
-    /// The greatest number of cells in a `coo` output. The first in cell order are kept.
+    /// The greatest number of cells in a `coo` output; the first in cell order are kept. `None`: no limit.
     pub max_voxels: Option<usize>,
-    /// Time that a cloud waits for the clouds of the other inputs, ms, as told by the stamps. Absent: for ever.
+    /// Time that a cloud waits for the clouds of the other inputs, ms, measured by the stamps. `None`: for ever.
     pub max_wait_ms: Option<f64>,
     /// Step back of an input's stamps, ms, above which the clock counts as set back.
     #[serde(default = "default_reset_ms")]
@@ -36,18 +39,18 @@ pub struct VoxelizeConfig {
     pub inputs: Vec<VoxelInput>,
 }
 
-/// A stream of clouds.
+/// A dataflow input whose clouds make up a grid, together with the clouds of the other inputs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VoxelInput {
     /// The id of the dataflow input.
     pub input: String,
-    /// Paths of a cloud's fields and of its stamp in a struct. `None`: the paths that are recognised.
+    /// Paths of a cloud's fields and of its stamp in a struct payload. `None`: well-known paths are recognised.
     pub from: Option<FromConfig>,
     /// Delay of the stamps behind the capture, ms: a cloud's time is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Pose of the sensor in the frame of the grid. Absent: the clouds are in that frame.
+    /// Pose of the sensor in the frame of the grid. `None`: the clouds are in that frame.
     pub extrinsic: Option<Extrinsic>,
 }
 
@@ -57,12 +60,12 @@ pub struct VoxelInput {
 pub struct Extrinsic {
     /// The sensor's origin in the frame of the grid, metres.
     pub translation_m: [f64; 3],
-    /// The quaternion x, y, z, w. It is normalized.
+    /// The rotation as a quaternion x, y, z, w, which is normalized before use.
     pub rotation_xyzw: [f64; 4],
 }
 
 impl Extrinsic {
-    /// Makes the transform in float64, and rounds it to float32.
+    /// Converts the pose to a rigid transform, which is computed in float64 and rounded to float32.
     pub(super) fn transform(&self) -> RigidTransform<f32> {
         RigidTransform::new(self.rotation_xyzw, self.translation_m).rounded()
     }
@@ -98,11 +101,11 @@ impl Default for Extrinsic {
     }
 }
 
-/// The most elements of a dense output.
+/// Greatest number of elements of a dense output.
 const MAX_DENSE: u128 = 1 << 31;
-/// The most cells of any grid.
+/// Greatest number of cells of any grid.
 const MAX_CELLS: u128 = 1 << 32;
-/// The most cells along an axis: in float32, larger indices can't be told apart.
+/// Greatest number of cells along an axis: float32 can't tell all larger indices apart.
 const MAX_AXIS: usize = 1 << 24;
 
 impl VoxelizeConfig {
@@ -118,7 +121,7 @@ impl VoxelizeConfig {
         self.check_inputs()
     }
 
-    /// The grid that the configuration describes.
+    /// The geometry of the grid: origin, cell size and shape.
     ///
     /// # Errors
     /// The errors of [`validate`](Self::validate).
@@ -127,7 +130,8 @@ impl VoxelizeConfig {
         Ok(VoxelGrid::new(self.origin_m, self.voxel_size_m, self.shape))
     }
 
-    /// The selection of each input: the fields that the channels need.
+    /// Selections of the values to read from messages, one for each of `inputs`: the fields that the channels need, and
+    /// their paths.
     pub fn selections(&self) -> impl Iterator<Item = Selection> {
         let fields = plan(&self.channels).0.fields.into_iter();
         let wanted = CloudFields::Named(fields.map(|field| field.name).collect());

@@ -1,4 +1,4 @@
-//! The CPU implementation, which is the specification.
+//! The CPU implementation of voxel grids. It is the specification: the device makes the same bits.
 //!
 //! A grid is made in two passes over its clouds. The first pass finds the cell of each point and marks it in a bitmap. An
 //! exclusive scan of the bitmap ranks the occupied cells. The second pass adds each point to the row of its cell.
@@ -12,7 +12,7 @@ use super::sums::Sums;
 use super::{Channel, CloudError, ConfigError, VoxelCounters, VoxelLayout, VoxelizeConfig};
 use robocache_stream::{HostCloud, HostField, Layout, Message, PointCloudError};
 
-/// Makes grids of clouds: [`gather`](Self::gather), then one of the `write_` methods.
+/// Makes grids of clouds on the CPU: [`gather`](Self::gather), then one of the `write_` methods.
 ///
 /// Its memory grows with the largest grid so far, and is reused.
 pub struct CpuVoxelizer {
@@ -30,22 +30,22 @@ pub struct CpuVoxelizer {
     counters: VoxelCounters,
     occupied: usize,
     output: Layout,
-    /// Indices of the table's columns that are copied to the features; `None` if the features can't be made of rows alone.
+    /// Indices of the entries of a row's table that are copied to the features; `None` if the table lacks a feature.
     pub(super) table_columns: Option<Vec<u8>>,
 }
 
 /// Results of the first pass: the points that are kept.
 #[derive(Default)]
 struct Points {
-    /// Cells of the kept points of all clouds, and the indices of these points in their blocks. Entries behind the first
-    /// [`Self::count`] are left over.
+    /// Cell of each kept point of all clouds. Entries behind the first [`Self::count`] are stale.
     cells: Vec<u32>,
+    /// Index of each kept point in its block of [`BLOCK`] points. Entries behind the first [`Self::count`] are stale.
     indices: Vec<u16>,
     count: usize,
     /// Number of kept points in each block of all clouds.
     blocks: Vec<u16>,
-    /// Converted coordinates of clouds that are not contiguous float32 in the frame of the grid. Entries behind the first
-    /// [`Self::converted`] are left over.
+    /// Converted coordinates of clouds that are not contiguous float32 in the frame of the grid. Entries behind the
+    /// first [`Self::converted`] are stale.
     xyz: [Vec<f32>; 3],
     converted: usize,
     /// Offsets of each cloud of the grid.
@@ -54,10 +54,11 @@ struct Points {
 
 /// Offsets of a cloud's points in [`Points`].
 struct CloudOffsets {
-    /// Offset of the first kept point in [`Points::cells`], and of the first block in [`Points::blocks`].
+    /// Offset of the cloud's first kept point in [`Points::cells`].
     first: usize,
+    /// Offset of the cloud's first block in [`Points::blocks`].
     first_block: usize,
-    /// Offset of the coordinates in [`Points::xyz`]; `None`: they are read from the cloud itself.
+    /// Offset of the cloud's coordinates in [`Points::xyz`]; `None`: they are read from the cloud itself.
     xyz: Option<usize>,
 }
 
@@ -94,7 +95,7 @@ impl CpuVoxelizer {
         })
     }
 
-    /// The grid of the configuration.
+    /// The geometry of the grid: origin, cell size and shape.
     pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
@@ -112,15 +113,15 @@ impl CpuVoxelizer {
         self.spec.check(&(*cloud).into())
     }
 
-    /// Makes a grid of messages, each with the index of its input, and returns the counts of their points. The order of the
-    /// messages and of their points does not matter.
+    /// Makes a grid of messages, each with the index of its input, and returns the counts of the grid's points. The
+    /// order of the messages and of their points does not matter.
     ///
     /// A message is handed to `refused` if it is not a cloud, or lacks a field that a channel is computed from. So is a
-    /// cloud with a field in a type that doesn't go with the clouds before, and one that makes the points more than 2^22.
-    /// The grid is made of the other messages.
+    /// cloud if the type of a field does not go with the earlier clouds, or if the grid would have more than 2^22
+    /// points. The grid is made of the other messages.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If an index is not the index of an input.
     pub fn gather<'a>(
         &mut self,
         messages: impl IntoIterator<Item = (usize, &'a Message)>,
@@ -133,7 +134,7 @@ impl CpuVoxelizer {
         )
     }
 
-    /// Makes a grid of clouds as [`gather`](Self::gather) does of messages.
+    /// Makes a grid of clouds as [`gather`](Self::gather) makes a grid of messages.
     pub(super) fn gather_clouds<'a>(
         &mut self,
         clouds: impl Iterator<Item = (usize, Result<HostCloud<'a>, PointCloudError>)>,
@@ -258,7 +259,7 @@ impl CpuVoxelizer {
         }
     }
 
-    /// Runs the second pass over the `i`-th cloud: adds its kept points to their cells.
+    /// Runs the second pass over the grid's cloud with index `i`: adds its kept points to the sums of their cells.
     fn add(&mut self, i: usize, cloud: &HostCloud<'_>) {
         let (plan, points) = (&self.spec.plan, &self.points);
         let offsets = &points.clouds[i];
@@ -280,11 +281,11 @@ impl CpuVoxelizer {
                 indices: &points.indices[kept],
                 slots,
             };
-            // The coordinates are there if a channel needs them.
+            // An axis that no channel needs may be missing.
             let xyz = xyz.map(|axis| axis.map_or(&[][..], |axis| &axis[from..from + n]));
             self.sums.add_points(plan, block, xyz);
             for (i, field) in plan.fields.iter().enumerate() {
-                // The field was there when the cloud was added to the grid.
+                // The field is not missing: the cloud was checked when it was added to the grid.
                 if let Ok(values) = cloud.field(&field.name) {
                     self.sums.add_field(plan, i, &values, [from, n], block);
                 }
@@ -304,12 +305,12 @@ impl CpuVoxelizer {
         &self.unusable
     }
 
-    /// Number of occupied cells in the output.
+    /// Number of occupied cells in the output of the grid that was gathered last; at most `max_voxels`.
     pub fn voxels(&self) -> usize {
         self.occupied
     }
 
-    /// The form and size of the output of the grid that was gathered last.
+    /// The columns of the output, and its number of rows for the grid that was gathered last.
     pub fn layout(&self) -> &Layout {
         &self.output
     }
@@ -329,7 +330,7 @@ fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     }
 }
 
-/// The coordinates of a cloud, if all are contiguous float32.
+/// The coordinates of a cloud; `None` if not all are contiguous float32.
 fn contiguous_xyz<'a>(cloud: &HostCloud<'a>) -> Option<[&'a [f32]; 3]> {
     let [x, y, z] = cloud.xyz();
     Some([x.as_f32(0)?, y.as_f32(0)?, z.as_f32(0)?])

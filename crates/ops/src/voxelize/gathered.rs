@@ -1,4 +1,5 @@
-//! A grid whose clouds are gathered.
+//! A grid whose clouds are gathered, and which is still to be written. If the device fails before the grid is written,
+//! the CPU makes the same grid again.
 
 use super::backends::{Backends, Clouds, GatherRecord};
 use super::collector::Collector;
@@ -16,12 +17,13 @@ pub struct GatheredGrid<'a> {
     collector: Option<&'a Collector>,
     stamp_ns: i64,
     made: GatherRecord,
-    /// Time that the grid has taken so far.
+    /// Time that gathering and writing the grid have taken so far.
     compute_time: Duration,
 }
 
 impl<'a> GatheredGrid<'a> {
-    /// Gathers the clouds of a grid. `collector` is the one that found the grid due, if any.
+    /// Gathers the clouds of a grid. `collector` is the collector that found the grid due; `None` if the caller chose
+    /// the clouds.
     pub(super) fn new(
         backends: &'a mut Backends,
         mut collector: Option<&'a mut Collector>,
@@ -45,7 +47,8 @@ impl<'a> GatheredGrid<'a> {
         }
     }
 
-    /// The newest stamp in the grid, ns.
+    /// The stamp of the grid, ns: the newest stamp of its clouds. If clouds were refused, the stamp can be newer than
+    /// the remaining clouds, so that the stamps of grids increase.
     pub fn stamp_ns(&self) -> i64 {
         self.stamp_ns
     }
@@ -79,23 +82,24 @@ impl<'a> GatheredGrid<'a> {
         is_known.then_some(bounds)
     }
 
-    /// Time by which the grid is older than the grid before it, ns, because the clock of that grid is gone. `None` if it is
-    /// not older.
+    /// Stamp of the grid before this grid, minus this grid's stamp, ns, if the clock of the grid before counts as gone.
+    /// `None` if this grid is not older.
     pub fn back_ns(&self) -> Option<i64> {
         self.collector.and_then(Collector::back_ns)
     }
 
-    /// The inputs whose waiting clouds are of a clock that is gone, and in no grid.
+    /// Indices of the inputs whose waiting clouds were dropped when this grid was made, because their clock counts as
+    /// gone. Empty if the caller chose the clouds.
     pub fn left_out(&self) -> &[usize] {
         self.collector.map_or(&[], Collector::left_out)
     }
 
-    /// The clouds that could not be part of the grid, each as its input and the reason.
+    /// The clouds that could not be part of the grid: for each, the index of its input and the reason.
     pub fn refused(&self) -> &[(usize, CloudError)] {
         &self.backends.refused
     }
 
-    /// The form and size of the payload.
+    /// The columns and rows of the payload that [`write`](Self::write) needs.
     pub fn layout(&self) -> &Layout {
         &self.backends.output
     }
@@ -112,21 +116,22 @@ impl<'a> GatheredGrid<'a> {
         self.backends.gpu.took(work, device, self.compute_time);
     }
 
-    /// The device that the grid is on, and the budget in which its memory counts. `None` if the grid is not to be left on a
-    /// device.
+    /// The device that holds the grid, and the budget of its memory. `None` if the CPU made the grid, or if grids are
+    /// not to stay on the device.
     pub fn on_device(&mut self) -> Option<(Gpu, Budget)> {
         let stays = self.backends.stays_on_device && self.made.device != Device::Cpu;
         let on_gpu = self.backends.gpu.on_gpu().filter(|_| stays)?;
         Some((on_gpu.gpu().clone(), on_gpu.budget().clone()))
     }
 
-    /// Writes the payload to columns of its [`layout`](Self::layout) in memory of its device, and waits until it is there.
+    /// Writes the payload to columns of the grid's [`layout`](Self::layout) in the memory of the grid's device, and
+    /// waits until the copy is done.
     ///
     /// # Errors
-    /// No memory; the driver's error. The grid can still be [written](Self::write) to the host.
+    /// The device has too little memory, or the driver fails. The grid can still be [written](Self::write) to the host.
     ///
     /// # Panics
-    /// If the columns are of another layout.
+    /// If the columns have another layout.
     pub fn write_on_device(&mut self, columns: &mut [DeviceColumn]) -> Result<(), DeviceFault> {
         let start = Instant::now();
         let backends = &mut *self.backends;
@@ -147,8 +152,8 @@ impl<'a> GatheredGrid<'a> {
         Ok(())
     }
 
-    /// Reports that the grid could not be handed on in memory of the device. If memory was short, grids go through the host
-    /// for a while.
+    /// Reports that the grid could not be passed on in device memory. If the device had too little memory, grids are
+    /// passed on in host memory for a while.
     pub fn failed_to_hand_on(&mut self, error: &DeviceFault) {
         // Any other fault of the device shows when the grid is written to the host.
         if error.is_memory() {
@@ -161,7 +166,7 @@ impl<'a> GatheredGrid<'a> {
         self.made.counters
     }
 
-    /// The grid of the configuration.
+    /// The geometry of the grid: origin, cell size and shape.
     pub fn grid(&self) -> &VoxelGrid {
         self.backends.cpu.grid()
     }
@@ -177,14 +182,14 @@ impl<'a> GatheredGrid<'a> {
         self.backends.cpu.fields()
     }
 
-    /// Number of values of kept points that the channels of each of the [`fields`](Self::fields) leave out. Known once the
-    /// grid is written.
+    /// Number of values of kept points that the channels of each of the [`fields`](Self::fields) leave out: values that
+    /// are not finite, or beyond the bound. Known once the grid is written.
     pub fn unusable(&self) -> &[u64] {
         &self.backends.unusable
     }
 
-    /// Number of values that the type of a dense grid can't hold, and that became its greatest or least value. Known once
-    /// the grid is written.
+    /// Number of values beyond the range of a dense grid's type, written as the greatest or least value of the type.
+    /// Known once the grid is written.
     pub fn saturated(&self) -> u64 {
         self.backends.saturated
     }

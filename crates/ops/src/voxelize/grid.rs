@@ -1,4 +1,6 @@
-/// Cells of equal size in a box, and the arithmetic that finds the cell of a point.
+//! The geometry of a voxel grid. The CPU and the device find a point's cell with the same float32 numbers.
+
+/// A box of cells of equal size, which is given by its origin, the size of a cell and the number of cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VoxelGrid {
     origin: [f32; 3],
@@ -17,7 +19,7 @@ impl VoxelGrid {
         }
     }
 
-    /// The corner with the least coordinates, metres.
+    /// The corner of the grid with the least coordinates, metres.
     pub fn origin_m(&self) -> [f32; 3] {
         self.origin
     }
@@ -27,25 +29,25 @@ impl VoxelGrid {
         self.voxel_size
     }
 
-    /// `1 / voxel_size_m` in float32, by which coordinates are multiplied.
+    /// `1 / voxel_size_m` in float32, by which a point's distance from the origin is multiplied.
     pub(crate) fn inverse(&self) -> [f32; 3] {
         self.inverse
     }
 
-    /// Cells along x, y and z.
+    /// Number of cells along x, y and z.
     pub fn shape(&self) -> [usize; 3] {
         self.shape
     }
 
-    /// Number of all cells, at most 2^32.
+    /// Number of cells of the grid, occupied or not; at most 2^32.
     pub fn cells(&self) -> usize {
         self.shape.iter().product()
     }
 
     /// The number s for which a coordinate along `axis` is summed as the integer nearest to `coordinate * 2^s`.
     ///
-    /// s is `38 - ceil(log2(A))`, with A the greater magnitude of the two corners on that axis. No integer is over 2^38
-    /// (but for the rounding of the index), and the sum of 2^22 of them is less than 2^63.
+    /// s is `38 - ceil(log2(A))`, with A the greater magnitude of the two corners on that axis. No scaled coordinate is
+    /// over 2^38 (but for the rounding of the index), and the sum of 2^22 scaled coordinates is less than 2^63.
     pub(crate) fn coordinate_bits(&self, axis: usize) -> i32 {
         let least = f64::from(self.origin[axis]);
         let greatest = least + self.shape[axis] as f64 * f64::from(self.voxel_size[axis]);
@@ -53,7 +55,7 @@ impl VoxelGrid {
     }
 }
 
-/// The least n with 2^n at or above a positive normal number.
+/// The smallest n with 2^n at or above a positive normal number.
 fn ceil_log2(value: f64) -> i32 {
     let bits = value.to_bits();
     let floor = (bits >> 52) as i32 - 1023;

@@ -1,17 +1,17 @@
 //! Metadata keys of voxel grids.
 
 robocache_stream::keys! {
-    /// Points of all clouds: the kept points and all dropped ones.
+    /// Number of points of all clouds, kept or dropped.
     points_in: i64,
-    /// Points that are in the grid.
+    /// Number of points that are in the grid.
     points_kept: i64,
-    /// Points outside the grid.
+    /// Number of points that were dropped because they are outside the grid.
     dropped_outside: i64,
-    /// Number of values of each field that the channels leave out.
+    /// Number of values of each field that the channels leave out: values that are not finite, or beyond the bound.
     unusable: Vec<i64>,
-    /// Values of a dense grid that its element type can't hold.
+    /// Number of values beyond the range of a dense grid's element type, written as its greatest or least value.
     saturated: i64,
-    /// Names of the inputs of a voxel grid.
+    /// Ids of the inputs of a voxel grid, in the order of `inputs_valid` and `inputs_age_ns`.
     inputs: robocache_stream::Names,
     /// Validity of each input: 1 if a cloud of it is in the grid, else 0.
     inputs_valid: Vec<i64>,

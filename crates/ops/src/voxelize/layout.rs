@@ -2,7 +2,7 @@ use robocache_yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// The form of the output.
+/// The layout of a grid's payload: `dense`, `bits` or `coo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VoxelLayout {
     /// Every cell: a tensor `[C, X, Y, Z]`.
@@ -14,7 +14,7 @@ pub enum VoxelLayout {
 }
 
 impl VoxelLayout {
-    /// The name used in configuration.
+    /// The layout's name in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Dense => "dense",

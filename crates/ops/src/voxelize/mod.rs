@@ -44,15 +44,15 @@ use std::ops::AddAssign;
 /// Counts of a grid's points: points kept, and points dropped for each reason. `points_in` is the sum of the other counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VoxelCounters {
-    /// Points of all clouds.
+    /// Number of points of all clouds of the grid.
     pub points_in: u64,
-    /// Points that are in the output.
+    /// Number of points that are in the output.
     pub points_kept: u64,
-    /// Points with a coordinate that is not finite.
+    /// Number of dropped points with a coordinate that is not finite.
     pub dropped_nonfinite: u64,
-    /// Points outside the grid.
+    /// Number of dropped points outside the grid.
     pub dropped_outside: u64,
-    /// Points in cells past `max_voxels`.
+    /// Number of dropped points in cells past `max_voxels`.
     pub dropped_overflow: u64,
 }
 

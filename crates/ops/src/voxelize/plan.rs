@@ -1,6 +1,6 @@
 //! Plans what each cell accumulates: exactly the sums and extremes that the channels need, each one once.
 
-/// Input of a sum or an extreme.
+/// Coordinate or field whose values a sum or an extreme takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// Coordinate in the frame of the grid: 0 is x, 1 is y, 2 is z.
@@ -9,13 +9,13 @@ pub(super) enum Source {
     Field(usize),
 }
 
-/// Field other than x, y and z, with the uses that channels make of it.
+/// Field other than x, y and z, and whether channels need its mean or an extreme.
 #[derive(Debug)]
 pub(super) struct NamedField {
     pub(super) name: String,
-    /// Tells whether a channel needs its mean.
+    /// True if a channel needs the field's mean.
     pub(super) mean: bool,
-    /// Tells whether a channel needs its greatest or its least value.
+    /// True if a channel needs the field's greatest or least value.
     pub(super) extreme: bool,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct Plan {
     pub(super) sums: Vec<Source>,
     /// Extremes that each cell keeps.
     pub(super) extremes: Vec<Extreme>,
-    /// Tells whether plane 0 exists. Every mean needs it.
+    /// True if plane 0, the count of points, exists. Every mean needs the count.
     pub(super) counts: bool,
-    /// Tells for x, y and z whether a sum or an extreme reads it. The search for the cell does not count.
+    /// True, for x, y and z, if a sum or an extreme reads the coordinate. Finding the cell of a point does not count.
     pub(super) axes: [bool; 3],
 }
 
@@ -60,14 +60,16 @@ impl Plan {
         self.fields.iter().filter(|field| field.mean).count()
     }
 
-    /// Adds what a mean of a field or coordinate needs, its sum and the count, and returns the plane of the sum.
+    /// Adds the sum of a field or coordinate, and the count, to the plan: its mean needs both. Returns the index of the
+    /// sum's plane.
     pub(super) fn sum_plane(&mut self, field: &str) -> usize {
         self.counts = true;
         let source = self.source(field, |field| field.mean = true);
         1 + find_or_push(&mut self.sums, source)
     }
 
-    /// Adds the greatest or least value of a field or coordinate, and returns its index in [`Plan::extremes`].
+    /// Adds the greatest (or, if `greatest` is false, the least) value of a field or coordinate. Returns its index in
+    /// [`Plan::extremes`].
     pub(super) fn extreme(&mut self, field: &str, greatest: bool) -> usize {
         let source = self.source(field, |field| field.extreme = true);
         find_or_push(&mut self.extremes, Extreme { source, greatest })
@@ -79,7 +81,8 @@ impl Plan {
             .starts_with(&[Source::Axis(0), Source::Axis(1), Source::Axis(2)])
     }
 
-    /// Finds or adds the source with this name, and notes its use: in `axes` for a coordinate, by `need` for a field.
+    /// Finds or adds the source with this name, and records that it is used: in `axes` for a coordinate, by calling
+    /// `need` for a field.
     fn source(&mut self, name: &str, need: impl FnOnce(&mut NamedField)) -> Source {
         if let Some(axis) = ["x", "y", "z"].iter().position(|axis| *axis == name) {
             self.axes[axis] = true;

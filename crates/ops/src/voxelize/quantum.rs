@@ -1,4 +1,5 @@
 //! Integers in which the values of a field are summed: the nearest to `value * 2^s`, with s by the type of the field.
+//! No sum of a grid's points overflows.
 
 use robocache_device::Dtype;
 
@@ -7,6 +8,7 @@ pub(super) const SMALL: f64 = 1_099_511_627_776.0;
 /// The greatest magnitude of a scaled value that is summed at all. If the value is over [`SMALL`], the sum takes its low
 /// [`LOW_BITS`] bits, and the high bits are summed apart.
 pub(super) const LARGE: f64 = 4_611_686_018_427_387_904.0;
+/// Number of low bits of a scaled value over [`SMALL`] that the sum takes.
 const LOW_BITS: u32 = 40;
 
 /// True if the type is a 32- or 64-bit integer. Every other type has the scale of float32.
@@ -14,7 +16,8 @@ pub(super) fn is_wide(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Int32 | Dtype::Int64 | Dtype::UInt32 | Dtype::UInt64)
 }
 
-/// The number s for which a value is summed as the integer nearest to `value * 2^s`.
+/// The number s for which a field's value is summed as the integer nearest to `value * 2^s`. `wide` comes from
+/// [`is_wide`].
 pub(super) fn bits(wide: bool) -> i32 {
     if wide { 0 } else { 22 }
 }
@@ -32,7 +35,7 @@ pub(super) fn join(high: i64, low: i64) -> f64 {
     (high + carry) as f64 * SMALL + low as f64
 }
 
-/// `2^n`, exactly, for any n of a normal number.
+/// `2^n`, exactly. n must be the exponent of a normal number: -1022 to 1023.
 pub(super) fn power_of_two(n: i32) -> f64 {
     debug_assert!((-1022..=1023).contains(&n));
     f64::from_bits(((1023 + n) as u64) << 52)

@@ -1,4 +1,5 @@
-//! A checked configuration, which both backends share, and the clouds of a grid.
+//! A checked configuration, which both backends share, and the check of a grid's clouds. A grid of accepted clouds has
+//! no sum that overflows.
 
 use super::channel::{Output, plan};
 use super::grid::VoxelGrid;
@@ -8,7 +9,7 @@ use robocache_device::Dtype;
 use robocache_geometry::RigidTransform;
 use robocache_stream::{Cells, ColumnLayout, FieldType, Layout, PointCloud, PointCloudError};
 
-/// The most points of a grid: with that many, no sum can overflow.
+/// Greatest number of points of a grid, with which no sum can overflow.
 pub(super) const MAX_POINTS: usize = 1 << 22;
 
 /// A cloud that can't be part of a grid.
@@ -31,7 +32,7 @@ pub enum CloudError {
         /// True if the type is a 32- or 64-bit integer.
         wide: bool,
     },
-    /// More points than a grid can have.
+    /// The grid has more points with this cloud than a grid can have.
     #[error("{points} points in one grid are too many (at most 2^22)")]
     TooMany {
         /// Number of points of the grid with this cloud.
@@ -43,11 +44,11 @@ pub enum CloudError {
 pub(super) struct Spec {
     pub(super) grid: VoxelGrid,
     pub(super) plan: Plan,
-    /// The way in which each channel is made.
+    /// Formula of each channel, in the order of `channels`.
     pub(super) outputs: Vec<Output>,
     pub(super) layout: VoxelLayout,
     pub(super) channels: Vec<Channel>,
-    /// Extrinsic of each input.
+    /// Extrinsic of each input, from the sensor's frame to the grid's; `None` if the clouds are in the grid's frame.
     pub(super) transforms: Vec<Option<RigidTransform<f32>>>,
     pub(super) max_voxels: usize,
     coordinate_bits: [i32; 3],
@@ -82,7 +83,8 @@ impl Spec {
         })
     }
 
-    /// The form of the output. In layout `coo` it has no rows yet: they are the occupied cells of a grid.
+    /// The columns and rows of the output. In layout `coo` the number of rows is 0 until a grid's occupied cells are
+    /// counted.
     pub(super) fn output(&self, dtype: Dtype) -> Layout {
         let columns = self.channels.len();
         let column = |name: &'static str, dtype, elements| ColumnLayout {
@@ -103,7 +105,8 @@ impl Spec {
         }
     }
 
-    /// Returns true if the cell of each point is needed again after the occupied cells are known.
+    /// True if the cell of each point is needed again after the occupied cells are ranked: for sums, extremes or
+    /// `max_voxels`.
     pub(super) fn needs_points(&self) -> bool {
         self.plan.counts || !self.plan.extremes.is_empty() || self.max_voxels != usize::MAX
     }
@@ -128,11 +131,11 @@ impl Spec {
     }
 }
 
-/// Facts about the clouds of a grid so far: the number of their points, and the types of their fields.
+/// Facts about the clouds that a grid has so far: the number of their points, and the types of their fields.
 #[derive(Default)]
 pub(super) struct GridClouds {
     pub(super) points: usize,
-    /// True if a field of the plan has a 32- or 64-bit integer type; `None` before the first cloud.
+    /// True, for each field of the plan, if its type is a 32- or 64-bit integer; `None` before the first cloud.
     wide: Vec<Option<bool>>,
 }
 
@@ -148,7 +151,8 @@ impl GridClouds {
         self.wide.resize(plan.fields.len(), None);
     }
 
-    /// Adds a cloud, if its fields and the number of its points go with the clouds before.
+    /// Adds a cloud, if its fields and the number of its points go with the clouds before. A refused cloud changes
+    /// nothing.
     pub(super) fn add(&mut self, spec: &Spec, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
         spec.check(cloud)?;
         let points = self.points + cloud.len();

@@ -1,4 +1,5 @@
-//! Sums and extremes of the points of each cell, on the CPU.
+//! Sums and extremes of the points of each cell, on the CPU. A value that a sum can't hold is split or counted, never
+//! lost.
 
 use super::kernels::{self, BLOCK, Block, Exceptions, Row};
 use super::plan::{NamedField, Plan, Source};
@@ -7,18 +8,19 @@ use robocache_stream::HostField;
 
 /// The sums of each occupied cell, and of one more cell that takes the points past `max_voxels`.
 pub(super) struct Sums {
-    /// The sums of the coordinates, and the counts.
+    /// Sums of the coordinates, and count of the points, by the cell's rank.
     pub(super) rows: Vec<Row>,
-    /// Sums of each field, by cell; empty for a field without a mean.
+    /// Sums of each field, by the cell's rank; empty for a field without a mean.
     pub(super) fields: Vec<Vec<i64>>,
-    /// Keys of each extreme, by cell.
+    /// Integer keys (`order_key`) of each extreme, by the cell's rank.
     pub(super) extremes: Vec<Vec<i32>>,
-    /// Values of each field that its sum can't take, by cell; empty if there are none.
+    /// Values of each field that do not fit its sum, by the cell's rank; empty if there are none.
     pub(super) exceptions: Vec<Vec<Exceptions>>,
     /// Number of occupied cells, plus one for the points past `max_voxels`.
     len: usize,
-    /// Exponents s of the scales 2^s of the coordinates, and of the fields.
+    /// Exponents s of the scales 2^s of x, y and z.
     axis_bits: [i32; 3],
+    /// Exponents s of the scales 2^s of the fields.
     field_bits: Vec<i32>,
     block: Box<FieldBlock>,
 }
@@ -29,7 +31,7 @@ struct FieldBlock {
     values: [f32; BLOCK],
     /// Values for the mean; 0 if unusable.
     exact: [f64; BLOCK],
-    /// Scaled and rounded values, as the sum takes them.
+    /// Values scaled and rounded to the integers that are summed.
     fixed: [i64; BLOCK],
 }
 
@@ -52,7 +54,7 @@ impl Sums {
         }
     }
 
-    /// Begins the sums of `occupied` cells. `bits` gives the exponent s of the scale 2^s of a source.
+    /// Starts the sums of `occupied` cells at 0. `bits` gives the exponent s of the scale 2^s of a source.
     pub(super) fn begin(&mut self, plan: &Plan, occupied: usize, bits: impl Fn(Source) -> i32) {
         self.len = occupied + 1;
         self.axis_bits = [0, 1, 2].map(|axis| bits(Source::Axis(axis)));
@@ -75,7 +77,8 @@ impl Sums {
         self.exceptions.iter_mut().for_each(Vec::clear);
     }
 
-    /// Counts the points of a block, and adds their coordinates. `xyz` has the coordinates that the plan needs.
+    /// Counts the points of a block, and adds their coordinates. A coordinate that the plan does not need may be empty
+    /// in `xyz`.
     pub(super) fn add_points(&mut self, plan: &Plan, block: Block<'_>, xyz: [&[f32]; 3]) {
         if plan.axis_sums() > 0 {
             kernels::add_points(&mut self.rows, block, xyz, self.axis_bits.map(quantum::power_of_two));
@@ -117,7 +120,7 @@ impl Sums {
         }
     }
 
-    /// Counts the unusable values of each field, without the points past `max_voxels`.
+    /// Writes the number of unusable values of each field, without the points past `max_voxels`.
     pub(super) fn count_unusable(&mut self, unusable: &mut [u64]) {
         for (unusable, exceptions) in unusable.iter_mut().zip(&mut self.exceptions) {
             exceptions.truncate(self.len - 1);
@@ -125,7 +128,7 @@ impl Sums {
         }
     }
 
-    /// The value of 1 in the sum of a source.
+    /// The value of 1 in the sum of a source: 2^-s.
     pub(super) fn unit(&self, source: Source) -> f64 {
         quantum::power_of_two(-match source {
             Source::Axis(axis) => self.axis_bits[axis],
@@ -135,7 +138,7 @@ impl Sums {
 }
 
 impl FieldBlock {
-    /// Reads `n` values of a field from point `from` on.
+    /// Reads `n` values of a field from point `from` on, in the types that the extremes and the mean need.
     fn read(&mut self, plan: &NamedField, values: &HostField<'_>, from: usize, n: usize) {
         if plan.extreme {
             values.to_f32(from, &mut self.values[..n]);
@@ -145,7 +148,7 @@ impl FieldBlock {
         }
     }
 
-    /// Returns true if there is a value that the sum can't take or the extremes must not see.
+    /// True if a value does not fit the sum, or is unusable.
     fn has_exceptions(&self, plan: &NamedField, scale: f64, n: usize) -> bool {
         match plan.mean {
             true => kernels::any_beyond(&self.exact[..n], quantum::SMALL / scale),
@@ -153,8 +156,7 @@ impl FieldBlock {
         }
     }
 
-    /// Removes the values that the sum can't take or the extremes must not see, and adds them to the exceptions of their
-    /// cells.
+    /// Moves unusable values, and the high parts of values that do not fit the sum, to the exceptions of their cells.
     #[cold]
     fn move_to_exceptions(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
         for (i, slot) in block.points() {

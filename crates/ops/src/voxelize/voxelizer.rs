@@ -1,4 +1,5 @@
-//! Operation `voxelize`: makes grids of clouds on the CPU or on a device, whichever is faster.
+//! Operation `voxelize`: makes grids of clouds on the CPU or on a device, whichever is faster. The choice changes no
+//! bit of a grid.
 
 use super::backends::{Backends, Clouds};
 use super::collector::{Arrival, Collector};
@@ -16,9 +17,9 @@ use std::time::Instant;
 /// rules of [`Collector`], returns a [`GatheredGrid`], which the caller writes to memory of its own.
 /// [`gather`](Self::gather) makes a grid of given clouds at once.
 ///
-/// The CPU and the device compute the same bits. [`Placement`] `auto` makes each grid where grids of its size were faster.
-/// If a device runs out of memory, the CPU takes over for a while. If it fails for good, the CPU takes over for the rest of
-/// the run. In both cases the CPU makes the grid again of the same clouds.
+/// The CPU and the device compute the same bits. [`Placement`] `auto` makes each grid where grids of its size were
+/// faster. If a device runs out of memory, the CPU takes over for a while. If the device fails for good, the CPU takes
+/// over for the rest of the run. In both cases the CPU makes the grid again of the same clouds.
 ///
 /// ```
 /// use robocache_device::{Dtype, Placement};
@@ -59,19 +60,20 @@ use std::time::Instant;
 pub struct Voxelizer {
     backends: Backends,
     collector: Collector,
-    /// The `latency_ms` of each input, ns.
+    /// The `latency_ms` of each input in ns, which is subtracted from the stamps.
     latencies: Vec<i64>,
-    /// The cloud of each input that waits for a grid, if there are several inputs.
+    /// The waiting cloud of each input, or a stale cloud if none waits. Not used with a single input.
     waiting: Vec<Message>,
-    /// The inputs whose clouds make the current grid.
+    /// Indices of the inputs whose clouds make the current grid.
     grid_inputs: Vec<usize>,
 }
 
 /// Result of pushing a cloud.
 pub struct PushOutcome<'a> {
-    /// Waiting clouds that the pushed one replaces, or that are from before a clock jump: they are in no grid.
+    /// Waiting clouds that are in no grid, because the pushed cloud replaces them or comes after a clock jump; `None`
+    /// if there are none.
     pub unused: Option<DroppedCloud>,
-    /// The grid that the cloud completes.
+    /// The grid that the pushed cloud completes; `None` if the cloud waits.
     pub grid: Option<GatheredGrid<'a>>,
 }
 
@@ -84,19 +86,21 @@ pub enum DroppedCloud {
     /// The cloud has no stamp. A node gives such a message the time of its publication.
     #[error("no `timestamp_ns` (needed: the capture time, ns)")]
     NoStamp,
-    /// The stamp is out of range.
-    #[error("stamp {0} ns is out of range (allowed: +-2^61)")]
+    /// The stamp, ns, is out of range.
+    #[error("stamp {0} ns is out of range (allowed: +-2^61): stamps are ns since 1970")]
     Stamp(i64),
     /// A newer cloud of the same input came before the other inputs had clouds.
     #[error("a newer cloud of this input came before the other inputs had clouds: the older cloud is in no grid")]
     Superseded,
     /// The cloud is not newer than the last cloud of its input that is in a grid.
-    #[error("dropped a cloud that is not newer than the last cloud of its input in a grid")]
+    #[error(
+        "a cloud is dropped: its stamp is not newer than that of a grid's cloud of this input (needed: ascending stamps)"
+    )]
     Late,
     /// The cloud still waited at the end: for clouds of other inputs, or for a cloud from after the last grid.
     #[error("a cloud still waited for other clouds at the end, and is in no grid")]
     Left,
-    /// A clock was set back: this number of clouds from before are in no grid.
+    /// A clock was set back: this number of waiting clouds with stamps of the former clock are in no grid.
     #[error("the clock was set back{}", match .0 {
         0 => String::new(),
         clouds => format!(": {clouds} clouds from before are in no grid"),
@@ -120,21 +124,22 @@ impl Voxelizer {
         })
     }
 
-    /// The form and size of the payload. In layout `coo` it has the rows of the grid that was gathered last.
+    /// The columns and the number of rows of the payload. In layout `coo`, the rows are those of the grid that was
+    /// gathered last.
     pub fn layout(&self) -> &Layout {
         &self.backends.output
     }
 
-    /// Takes a cloud of the `input`-th input, and gathers the grid that the cloud completes.
+    /// Takes a cloud of the input with index `input`, and gathers the grid that the cloud completes.
     ///
     /// With one input, each cloud makes a grid and is not copied. With several inputs, the cloud is copied to wait, and the
     /// newest cloud of each input makes the grid.
     ///
     /// # Errors
-    /// The reason why the cloud is in no grid. Nothing else happened.
+    /// The reason why the cloud is in no grid. The cloud then neither replaces a waiting cloud nor makes a grid.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If `input` is not the index of an input.
     pub fn push<'a>(&'a mut self, input: usize, cloud: &'a Message) -> Result<PushOutcome<'a>, DroppedCloud> {
         let start = Instant::now();
         let points = self.read(cloud)?;
@@ -160,25 +165,25 @@ impl Voxelizer {
         Ok(PushOutcome { unused, grid })
     }
 
-    /// Closes an input, so that no grid waits for it. Gathers the grid that is then due, if any.
+    /// Closes an input, so that no grid waits for it. If a grid is now due, gathers and returns it.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If `input` is not the index of an input.
     pub fn close(&mut self, input: usize) -> Option<GatheredGrid<'_>> {
         self.collector.closed(input);
         self.gather_due()
     }
 
-    /// Opens an input again. Gathers the grid that is due, if any.
+    /// Opens an input again, so that grids wait for its clouds. If a grid is due all the same, gathers and returns it.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If `input` is not the index of an input.
     pub fn open(&mut self, input: usize) -> Option<GatheredGrid<'_>> {
         self.collector.opened(input);
         self.gather_due()
     }
 
-    /// The inputs with a cloud that waits for the next grid.
+    /// Indices of the inputs with a cloud that waits for the next grid, ascending.
     pub fn waiting(&self) -> impl Iterator<Item = usize> {
         (0..self.waiting.len()).filter(|&input| self.collector.waits(input))
     }
@@ -188,7 +193,7 @@ impl Voxelizer {
         self.collector.due()
     }
 
-    /// Gathers the grid that is due, if any.
+    /// Gathers and returns the grid that is due; `None` if no grid is due.
     pub fn gather_due(&mut self) -> Option<GatheredGrid<'_>> {
         if !self.is_due() {
             return None;
@@ -207,7 +212,7 @@ impl Voxelizer {
     /// Gathers a grid of these clouds, each with the index of its input. Their stamps and the waiting clouds do not matter.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If an index is not the index of an input.
     pub fn gather<'a>(&'a mut self, clouds: &'a [(usize, &'a Message)]) -> GatheredGrid<'a> {
         let start = Instant::now();
         let stamps = clouds
@@ -221,7 +226,7 @@ impl Voxelizer {
     /// Checks that a message is a cloud that can be part of a grid.
     ///
     /// # Errors
-    /// The problem with the message.
+    /// The reason why the message can't be part of a grid.
     pub fn check(&self, message: &Message) -> Result<(), CloudError> {
         self.read(message).map(|_| ())
     }
@@ -246,14 +251,14 @@ impl Voxelizer {
         self.backends.gpu.output_gpu()
     }
 
-    /// Chooses whether grids stay on [`output_gpu`](Self::output_gpu), from the next grid on. Grids that are not too small
-    /// are then made there.
+    /// Chooses whether grids stay on [`output_gpu`](Self::output_gpu), from the next grid on. If `stays`, this device
+    /// makes all grids that are not too small.
     pub fn leave_on_device(&mut self, stays: bool) {
         self.backends.stays_on_device = stays;
     }
 
-    /// Returns the fault that should end the run, on the first call after it: the loss of a device that the configuration
-    /// names. The CPU makes the grids in the meantime.
+    /// Returns the fault that should end the run: the loss of a device that the configuration names. `None` if there
+    /// was none, or on later calls. The CPU makes the grids in the meantime.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.backends.gpu.take_lost()
     }

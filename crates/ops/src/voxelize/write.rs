@@ -1,4 +1,4 @@
-//! Output of the CPU in each layout.
+//! Output of the CPU in each layout. Every element of an output is written, whatever it held before.
 
 use super::cpu::CpuVoxelizer;
 use super::kernels;
@@ -6,7 +6,7 @@ use super::plan::Source;
 use half::{bf16, f16};
 use robocache_device::{Dtype, Element};
 
-/// Occupied cells that are written at a time.
+/// Number of occupied cells that are written at a time.
 const BLOCK: usize = 256;
 
 /// Bytes up to which one core clears memory alone: waking another core takes longer.
@@ -68,7 +68,8 @@ impl CpuVoxelizer {
         self.saturated = saturated;
     }
 
-    /// Number of values that the type of the last written dense grid can't hold.
+    /// Number of values beyond the range of the last written dense grid's type, written as the greatest or least value
+    /// of the type.
     pub fn saturated(&self) -> u64 {
         self.saturated
     }
@@ -87,11 +88,12 @@ impl CpuVoxelizer {
         }
     }
 
-    /// Writes the occupied cells in cell order: x y z of each to `coords`, and a value for each channel of each to
-    /// `features`.
+    /// Writes the occupied cells in cell order: the cell indices x, y, z to `coords`, and a value for each channel to
+    /// `features`, cell by cell.
     ///
     /// # Panics
-    /// If `coords` does not have 3 elements for each of the [`voxels`](Self::voxels), or `features` not C.
+    /// If `coords` does not have 3 elements for each of the [`voxels`](Self::voxels), or `features` not C elements for
+    /// each.
     pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) {
         let (voxels, columns) = (self.voxels(), self.spec.outputs.len());
         assert_eq!(coords.len(), voxels * 3, "three coordinates for each voxel");

@@ -1,14 +1,18 @@
+//! Point clouds in memory of a device: a buffer, and the type, offset and stride of each field.
+//!
+//! Every field of a cloud is aligned to its type and lies within the buffer.
+
 use super::{PointCloudError, TensorColumns, XYZ, find, missing};
 use crate::{DeviceColumn, Message};
 use robocache_device::Dtype;
 use robocache_device::gpu::DeviceBuf;
 
-/// Points in memory of a device.
+/// Point cloud that borrows its points from memory of a device.
 #[derive(Clone, Copy)]
 pub struct DeviceCloud<'a> {
     buffer: &'a DeviceBuf,
     points: usize,
-    /// Message that holds the points, if there is one.
+    /// Message that holds the points; `None` for a cloud made from a buffer.
     message: Option<&'a Message>,
     fields: Fields<'a>,
 }
@@ -19,12 +23,12 @@ enum Fields<'a> {
     Tensor(TensorColumns<'a>, Dtype),
 }
 
-/// One field of points on a device.
+/// One field of a point cloud on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceField<'a> {
-    /// Name, such as `x`.
+    /// Name of the field, such as `x`.
     pub name: &'a str,
-    /// The type of its values.
+    /// Type of the field's values.
     pub dtype: Dtype,
     /// Offset of the first point's value in the buffer, bytes.
     pub at: usize,
@@ -32,32 +36,32 @@ pub struct DeviceField<'a> {
     pub stride: usize,
 }
 
-/// The error of a field that does not fit into the buffer.
+/// The error of a field that does not lie within the buffer, or is not aligned to its type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "field `{name}` of {points} points, {dtype} at byte {at} and every {stride} bytes, does not fit a buffer of \
      {capacity} bytes (allowed: aligned to its type, and within the buffer)"
 )]
 pub struct DeviceCloudError {
-    /// Name of the field.
+    /// Name of the field that does not fit.
     pub name: String,
     /// Type of the field's values.
     pub dtype: Dtype,
-    /// Offset of the first value in the buffer, bytes.
+    /// Offset of the field's first value in the buffer, bytes.
     pub at: usize,
-    /// Distance from value to value, bytes.
+    /// Distance from the value of a point to that of the next point, bytes.
     pub stride: usize,
-    /// Number of points.
+    /// Number of points of the cloud.
     pub points: usize,
     /// Size of the buffer, bytes.
     pub capacity: usize,
 }
 
 impl<'a> DeviceCloud<'a> {
-    /// Creates a cloud of `points` points in a buffer. The fields must include `x`, `y` and `z`.
+    /// Creates a cloud of `points` points in a buffer. The caller must list `x`, `y` and `z` among the fields; this is not checked.
     ///
     /// # Errors
-    /// [`DeviceCloudError`] if a field is not within the buffer, or not aligned to its type.
+    /// [`DeviceCloudError`] if a field is not within the buffer, is not aligned to its type, or has a stride beyond 32 bits.
     pub fn new(buffer: &'a DeviceBuf, points: usize, fields: &'a [DeviceField<'a>]) -> Result<Self, DeviceCloudError> {
         for field in fields {
             let size = field.dtype.size();
@@ -98,7 +102,7 @@ impl<'a> DeviceCloud<'a> {
         Ok(cloud)
     }
 
-    /// The cloud of the first `points` points, or of all if there are fewer.
+    /// Returns the cloud of the first `points` points; of all points if there are fewer.
     pub fn first(self, points: usize) -> Self {
         Self {
             points: points.min(self.points),
@@ -106,35 +110,35 @@ impl<'a> DeviceCloud<'a> {
         }
     }
 
-    /// The memory that holds the points.
+    /// The device memory that holds the points.
     pub fn buffer(&self) -> &'a DeviceBuf {
         self.buffer
     }
 
-    /// The number of points.
+    /// The number of points of the cloud.
     pub fn len(&self) -> usize {
         self.points
     }
 
-    /// Returns true if there are no points.
+    /// True if the cloud has no points.
     pub fn is_empty(&self) -> bool {
         self.points == 0
     }
 
-    /// The capture time, ns, if the message has one.
+    /// The capture time of the cloud, ns; `None` if the cloud has no message, or the message no stamp.
     pub fn stamp_ns(&self) -> Option<i64> {
         self.message?.header.timestamp_ns.get()
     }
 
-    /// The coordinate frame, if the message names one.
+    /// The name of the coordinate frame; `None` if no message names one.
     pub fn frame_id(&self) -> Option<&'a str> {
         self.message?.header.frame_id.get()
     }
 
-    /// The field of that name.
+    /// The field `name` of the cloud.
     ///
     /// # Errors
-    /// [`PointCloudError::Missing`], or [`PointCloudError::Twice`] in a tensor.
+    /// [`PointCloudError::Missing`] if the cloud lacks the field; [`PointCloudError::Twice`] if a tensor has two.
     pub fn field(&self, name: &str) -> Result<DeviceField<'a>, PointCloudError> {
         match self.fields {
             Fields::Listed(fields) => {

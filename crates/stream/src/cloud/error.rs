@@ -1,15 +1,17 @@
+//! The error of a message that is not a point cloud, or lacks a field that an operation needs.
+
 use robocache_device::Dtype;
 use robocache_yaml::listed;
 
 /// The reason why a message is not a point cloud, or lacks a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointCloudError {
-    /// A tensor has no names for its columns.
+    /// A tensor has no `fields`, the names of its columns, and its shape is not `[N, 3]`.
     #[error(
         "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is {shape:?} and its length {length}"
     )]
     NoFields {
-        /// Shape in the message.
+        /// Received `shape`; empty if the message has none.
         shape: Vec<i64>,
         /// Number of elements in the message.
         length: usize,
@@ -17,11 +19,11 @@ pub enum PointCloudError {
     /// The shape is not `[points, fields]`.
     #[error("shape {shape:?} does not fit: {length} elements with {fields} fields must be [{}, {fields}]", length / fields)]
     Shape {
-        /// Shape in the message.
+        /// Received `shape`.
         shape: Vec<i64>,
         /// Number of elements in the message.
         length: usize,
-        /// The number of fields.
+        /// Number of fields of a point.
         fields: usize,
     },
     /// The elements are not a whole number of points.
@@ -29,23 +31,23 @@ pub enum PointCloudError {
     Length {
         /// Number of elements in the message.
         length: usize,
-        /// The number of fields.
+        /// Number of fields of a point.
         fields: usize,
     },
-    /// A needed field is missing.
+    /// A field that an operation needs is missing.
     #[error("no field `{name}`: the cloud has {}", listed(fields))]
     Missing {
-        /// Name of the field.
+        /// Name of the missing field.
         name: String,
-        /// Names of the fields in the message.
+        /// Names of the fields that the message has.
         fields: Vec<String>,
     },
-    /// A needed field is not numeric.
+    /// A field that an operation needs is not numeric.
     #[error("field `{name}` is {came} ({why})")]
     Type {
-        /// Name of the field.
+        /// Name of the field that is not numeric.
         name: String,
-        /// Type of the field.
+        /// Type of the field, as text.
         came: String,
         /// The types that are allowed, or another reason.
         why: &'static str,
@@ -53,10 +55,10 @@ pub enum PointCloudError {
     /// Two fields have the same name.
     #[error("field `{name}` occurs twice (allowed: once)")]
     Twice {
-        /// Name of the field.
+        /// Name that two fields have.
         name: String,
     },
-    /// The points are on a device, and are needed on the host.
+    /// The points are in memory of a device, and the operation needs them on the host.
     #[error("the points are in the memory of a device (allowed: in host memory)")]
     OnDevice,
     /// A column does not have one number for each point.
@@ -66,9 +68,9 @@ pub enum PointCloudError {
         name: String,
         /// Number of values in the column.
         length: usize,
-        /// Type of the values.
+        /// Type of the column's values.
         dtype: Dtype,
-        /// Number of points.
+        /// Number of points of the cloud.
         rows: usize,
     },
 }

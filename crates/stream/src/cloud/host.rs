@@ -1,13 +1,17 @@
+//! Point clouds in host memory: the fields of a message as values with a stride.
+//!
+//! Fields borrow the message's memory. Values are converted to float32 or float64 only when they are read, to the nearest value.
+
 use super::{FieldType, PointCloudError, TensorColumns, XYZ, find, missing};
 use crate::{Cells, Data, Message};
 use half::{bf16, f16};
 use robocache_device::{Dtype, Values};
 
-/// The points of a message in host memory.
+/// Point cloud that borrows its points from a message in host memory.
 #[derive(Clone, Copy)]
 pub struct HostCloud<'a> {
     message: &'a Message,
-    /// Values and columns of a tensor; `None` if each field has its own column.
+    /// Values and columns of a cloud that is a tensor; `None` if each field has its own column.
     tensor: Option<(Values<'a>, TensorColumns<'a>)>,
     points: usize,
     xyz: [HostField<'a>; 3],
@@ -26,7 +30,7 @@ impl<'a> HostCloud<'a> {
     /// Reads a message as a cloud. Nothing is copied or allocated.
     ///
     /// # Errors
-    /// A [`PointCloudError`] that says what came and what is allowed.
+    /// A [`PointCloudError`] that names the received and the allowed form.
     pub fn from_message(message: &'a Message) -> Result<Self, PointCloudError> {
         if let Data::Device(_) = message.data() {
             return Err(PointCloudError::OnDevice);
@@ -50,27 +54,27 @@ impl<'a> HostCloud<'a> {
         Ok(cloud)
     }
 
-    /// The number of points.
+    /// The number of points of the cloud.
     pub fn len(&self) -> usize {
         self.points
     }
 
-    /// Returns true if there are no points.
+    /// True if the cloud has no points.
     pub fn is_empty(&self) -> bool {
         self.points == 0
     }
 
-    /// The capture time, ns, if the message has one.
+    /// The capture time of the cloud, ns; `None` if the message has no stamp.
     pub fn stamp_ns(&self) -> Option<i64> {
         self.message.header.timestamp_ns.get()
     }
 
-    /// The coordinate frame, if the message names one.
+    /// The name of the coordinate frame; `None` if the message does not name one.
     pub fn frame_id(&self) -> Option<&'a str> {
         self.message.header.frame_id.get()
     }
 
-    /// Bytes of the message's payload.
+    /// The size of the message's payload, bytes.
     pub fn bytes(&self) -> usize {
         self.message.bytes()
     }
@@ -80,12 +84,12 @@ impl<'a> HostCloud<'a> {
         &self.xyz
     }
 
-    /// The values of all columns, interleaved, and the number of columns, if the cloud is a tensor.
+    /// The values of all columns, interleaved, and the number of columns, if the cloud is a tensor; else `None`.
     pub fn tensor(&self) -> Option<(Values<'a>, usize)> {
         self.tensor.map(|(values, columns)| (values, columns.len))
     }
 
-    /// The field of that name.
+    /// The field `name` of the cloud.
     ///
     /// # Errors
     /// [`PointCloudError::Missing`], [`PointCloudError::Type`] or [`PointCloudError::Twice`], or
@@ -154,7 +158,7 @@ impl<'a> HostCloud<'a> {
     }
 }
 
-/// The number of points of a struct: its rows, or the values of the list in its only row.
+/// The number of points of a struct: its number of rows or, in a struct of one row, the length of the list `x`.
 fn points_of_struct(message: &Message) -> usize {
     match message.column(XYZ[0]) {
         Some(x) if message.rows == 1 => x.values().len(),
@@ -172,17 +176,17 @@ impl<'a> HostField<'a> {
         }
     }
 
-    /// The values of the field; in a tensor, interleaved with those of the other fields.
+    /// The values of the field; in a tensor the values of all fields, interleaved.
     pub fn values(&self) -> Values<'a> {
         self.values
     }
 
-    /// The index of the first point's value among the values.
+    /// The index in [`values`](Self::values) of the first point's value.
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// The type of its values, and the type in which they were sent.
+    /// The type of the field's values, in memory and as they were sent.
     pub fn field_type(&self) -> FieldType {
         FieldType {
             dtype: self.values.dtype(),
@@ -190,12 +194,12 @@ impl<'a> HostField<'a> {
         }
     }
 
-    /// The type of its values.
+    /// The type of the field's values in memory.
     pub fn dtype(&self) -> Dtype {
         self.values.dtype()
     }
 
-    /// Returns the values from point `from` on as they lie, if they are contiguous float32.
+    /// Borrows the values from point `from` on, if they are contiguous float32; else `None`.
     pub fn as_f32(&self, from: usize) -> Option<&'a [f32]> {
         (self.stride == 1 && self.dtype() == Dtype::Float32)
             .then(|| &self.values.as_slice::<f32>()[self.first + from..])

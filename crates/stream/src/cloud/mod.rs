@@ -27,12 +27,12 @@ pub enum PointCloud<'a> {
     Device(DeviceCloud<'a>),
 }
 
-/// The type of a field.
+/// The type of a cloud's field, in memory and as it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldType {
-    /// The type of its values.
+    /// Type of the field's values in memory.
     pub dtype: Dtype,
-    /// The type in which the values were sent: integers with nulls have become float64.
+    /// Type in which the field's values were sent: integers with nulls have become float64.
     pub sent: Dtype,
 }
 
@@ -40,7 +40,7 @@ impl<'a> PointCloud<'a> {
     /// Reads a message as a cloud. Nothing is copied or allocated.
     ///
     /// # Errors
-    /// A [`PointCloudError`] that says what came and what is allowed.
+    /// A [`PointCloudError`] that names the received and the allowed form.
     pub fn from_message(message: &'a Message) -> Result<Self, PointCloudError> {
         match message.data() {
             Data::Host(_) => HostCloud::from_message(message).map(Self::Host),
@@ -49,7 +49,7 @@ impl<'a> PointCloud<'a> {
         }
     }
 
-    /// The number of points.
+    /// The number of points of the cloud.
     pub fn len(&self) -> usize {
         match self {
             Self::Host(cloud) => cloud.len(),
@@ -57,12 +57,12 @@ impl<'a> PointCloud<'a> {
         }
     }
 
-    /// Returns true if there are no points.
+    /// True if the cloud has no points.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The capture time, ns, if the message has one.
+    /// The capture time of the cloud, ns; `None` if the message has no stamp.
     pub fn stamp_ns(&self) -> Option<i64> {
         match self {
             Self::Host(cloud) => cloud.stamp_ns(),
@@ -70,7 +70,7 @@ impl<'a> PointCloud<'a> {
         }
     }
 
-    /// The coordinate frame, if the message names one.
+    /// The name of the coordinate frame; `None` if the message does not name one.
     pub fn frame_id(&self) -> Option<&'a str> {
         match self {
             Self::Host(cloud) => cloud.frame_id(),
@@ -78,7 +78,7 @@ impl<'a> PointCloud<'a> {
         }
     }
 
-    /// The type of the field of that name.
+    /// The type of the field `name`.
     ///
     /// # Errors
     /// The errors of [`HostCloud::field`].
@@ -105,10 +105,10 @@ impl<'a> From<DeviceCloud<'a>> for PointCloud<'a> {
     }
 }
 
-/// The columns of a flat tensor.
+/// The columns of a flat tensor `[N, C]`, which are the fields of its points.
 #[derive(Clone, Copy)]
 struct TensorColumns<'a> {
-    /// Names of the columns; empty for x, y, z.
+    /// Names of the columns; empty if the columns are x, y, z.
     names: &'a [String],
     len: usize,
 }
@@ -150,7 +150,7 @@ impl<'a> TensorColumns<'a> {
     }
 }
 
-/// Finds the index of the only column of that name.
+/// Finds the index of the column `name`; `None` if there is no such column. Two columns of this name are an error.
 fn find<'a>(name: &str, mut columns: impl Iterator<Item = &'a str>) -> Result<Option<usize>, PointCloudError> {
     let found = columns.position(|column| column == name);
     match found.is_some() && columns.any(|column| column == name) {

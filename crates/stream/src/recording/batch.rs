@@ -1,4 +1,7 @@
 //! The columns of a file, and the rows of a batch as messages.
+//!
+//! The rows of a batch are checked once, when the batch is decoded. Reading a row can fail only at elements that were left in the
+//! file.
 
 use super::framing::Elements;
 use super::schema::{FIELD, LISTS, METADATA, Part, dtype_of};
@@ -19,9 +22,10 @@ use std::path::Path;
 const ALLOWED: &str =
     "a List of a primitive type; in a struct's field also of a FixedSizeList or a List of one, or of Utf8";
 
-/// Rows of a file, and for each row the metadata that differ from the schema's; none for a row without an entry.
+/// Rows of a file that were written as one batch.
 pub(super) struct Batch {
     pub rows: RecordBatch,
+    /// Differences of each row's metadata from the metadata in the schema; empty if no row differs.
     pub differences: Vec<Vec<Change>>,
     /// The elements of the payload's columns, if they were left in the file.
     pub left: Option<Elements>,
@@ -33,27 +37,28 @@ impl Batch {
     }
 }
 
-/// Plan for reading the rows of a file, by its schema.
+/// Plan for reading the rows of a file, made from the file's schema.
 pub(super) struct Plan {
-    /// Indices of the columns to read; `None` for all. The indices below count among these columns.
+    /// Indices of the columns to read; `None` for all. All other indices of the plan are positions in this list.
     pub projection: Option<Vec<usize>>,
     timestamp: usize,
-    /// The columns of the payload, each with its index.
+    /// Columns of the payload, each with its index.
     parts: Vec<(Part, usize)>,
-    /// Indices of the columns of [`LISTS`].
+    /// Indices of the columns named in [`LISTS`]; `None` for a column that the file lacks.
     lists: [Option<usize>; LISTS.len()],
     arrival: Option<usize>,
     metadata: Option<usize>,
     fields: Vec<String>,
     frame_id: String,
     dim: i64,
+    /// Metadata of the first message that have no key of their own in the schema: the JSON object under the key `METADATA`.
     others: Vec<Change>,
-    /// Names of columns that a tensor of a recording does not have, and that are not read.
+    /// Names of columns that are not read, because a recorded tensor does not have them; empty if the schema has no `dtype`.
     unknown: Vec<String>,
 }
 
 impl Plan {
-    /// Reads the schema of the file `path`.
+    /// Makes the plan for the file `path` from its schema. Refuses a schema that is not one of a recording.
     pub(super) fn new(path: &Path, schema: &Schema) -> Result<Self, ReadError> {
         let form = |problem| ReadError::Form {
             path: path.to_owned(),
@@ -159,7 +164,7 @@ impl Plan {
         })
     }
 
-    /// Returns an error that names the columns that are not read, if there are any.
+    /// Returns an error that names the columns that are not read; `None` if all columns are read.
     pub(super) fn unknown(&self, path: &Path) -> Option<ReadError> {
         (!self.unknown.is_empty()).then(|| ReadError::UnknownColumns {
             path: path.to_owned(),
@@ -167,25 +172,25 @@ impl Plan {
         })
     }
 
-    /// True if a column of the file holds the elements of a payload.
+    /// True if the column of this index in the file holds elements of a payload.
     pub(super) fn has_elements(&self, column: usize) -> bool {
         let of_file = |read: usize| self.projection.as_ref().map_or(read, |columns| columns[read]);
         self.parts.iter().any(|&(_, read)| of_file(read) == column)
     }
 
-    /// The capture times of a batch.
+    /// The capture times of a batch's messages, ns, one for each row.
     pub(super) fn timestamps<'a>(&self, batch: &'a Batch) -> &'a Int64Array {
         self.times(&batch.rows)
     }
 
-    /// Number of samples of a batch's messages.
+    /// The number of samples in all messages of a batch, masked samples included.
     pub(super) fn samples(&self, batch: &Batch) -> usize {
         let [_, timestamps, _] = self.lists;
         let of_row = |row| int64_row(&batch.rows, timestamps, row).len().max(1);
         (0..batch.rows.num_rows()).map(of_row).sum()
     }
 
-    /// Arrivals of a batch's messages, if the recorder kept them.
+    /// The arrivals of a batch's messages, ns, one for each row; `None` if the recorder did not keep them.
     pub(super) fn arrivals<'a>(&self, batch: &'a Batch) -> Option<&'a Int64Array> {
         self.arrival
             .map(|column| batch.rows.column(column).as_primitive::<Int64Type>())
@@ -196,8 +201,8 @@ impl Plan {
         self.arrival.is_some()
     }
 
-    /// Parses the metadata of each row that differ from the schema's; empty if no row differs. The error is the first row whose
-    /// text can't be parsed, and the problem.
+    /// Parses the metadata of each row that differ from the schema's; empty if no row differs. The error has the index of the first
+    /// row whose text can't be parsed, and the problem.
     pub(super) fn differences(&self, rows: &RecordBatch) -> Result<Vec<Vec<Change>>, (usize, String)> {
         let texts = self.metadata.map(|column| rows.column(column).as_string::<i32>());
         let Some(texts) = texts.filter(|texts| texts.null_count() < texts.len()) else {
@@ -214,7 +219,8 @@ impl Plan {
         batch.column(self.timestamp).as_primitive::<Int64Type>()
     }
 
-    /// Checks that each row of a batch is a message. The error is the first row that is not a message, and the problem.
+    /// Checks that each row of a batch is a message. The error has the index of the first row that is not a message, and the
+    /// problem.
     pub(super) fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
         let changed_shape = |row: usize| {
             let shape = batch.differences(row).iter().find(|(name, _)| name == key::shape);
@@ -380,7 +386,7 @@ impl Plan {
     }
 }
 
-/// Parses the value of a key of a schema's metadata.
+/// Parses the value of a key of a schema's metadata; `None` if the key is absent. The error says what is allowed.
 fn said<T>(schema: &Schema, key: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
     let Some(text) = schema.metadata().get(key) else {
         return Ok(None);
@@ -400,7 +406,7 @@ fn list(batch: &RecordBatch, column: usize) -> &ListArray {
     batch.column(column).as_list::<i32>()
 }
 
-/// The integers of a row of a list column; empty without a column.
+/// The integers of a row of a list column; empty if the file lacks the column or the row is null.
 fn int64_row(batch: &RecordBatch, column: Option<usize>, row: usize) -> &[i64] {
     let rows = column
         .map(|column| list(batch, column))
@@ -411,7 +417,7 @@ fn int64_row(batch: &RecordBatch, column: Option<usize>, row: usize) -> &[i64] {
     })
 }
 
-/// The bytes of a range of a primitive array.
+/// The bytes of a range of elements of a primitive array.
 fn elements(array: &ArrayRef, dtype: Dtype, of: Range<usize>) -> &[u8] {
     &bytes(array)[of.start * dtype.size()..of.end * dtype.size()]
 }

@@ -1,31 +1,33 @@
+//! Errors of writing and of reading a recording. Each names the folder, the file or the stream at fault.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reason why a message can't be recorded.
+/// The reason why a message or a stream can't be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A folder or a file can't be made or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The folder or file.
+        /// Folder or file that can't be made or written.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A batch of messages could not be written and is lost; the recording can go on.
     #[error("{}: {lost} messages are lost: {source}", path.display())]
     Lost {
-        /// The file.
+        /// File that the batch was to be written to.
         path: PathBuf,
-        /// Number of messages of the batch.
+        /// Number of messages in the batch.
         lost: usize,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A recording of that stream exists already, and is not written over.
+    /// The stream has a file in the folder already, which is not overwritten.
     #[error("{}: the file exists (allowed: a folder without a recording of this stream)", path.display())]
     Exists {
-        /// The file.
+        /// Existing file of the stream.
         path: PathBuf,
     },
     /// The folder has a recording of another run.
@@ -36,15 +38,15 @@ pub enum WriteError {
         of.as_ref().map_or_else(|| "a recording whose run is not known".to_owned(), |of| format!("the run {of}"))
     )]
     OtherRun {
-        /// A file of that recording.
+        /// File of the other run's recording.
         path: PathBuf,
-        /// The run of that recording, if it is known.
+        /// Name of the other run; `None` if the folder has no file `.run` that names it.
         of: Option<String>,
     },
     /// Another process records the stream.
     #[error("{}: another process is recording it (allowed: one recorder for each stream of a recording)", path.display())]
     Busy {
-        /// The file.
+        /// File of the stream that the other process has locked.
         path: PathBuf,
     },
     /// The name of a stream can't be a file name.
@@ -52,7 +54,7 @@ pub enum WriteError {
         "stream `{name}` can't be a file's name (allowed: a name without `/` and `\\` that does not start with `.`)"
     )]
     Name {
-        /// The name.
+        /// Name of the stream.
         name: String,
     },
     /// The columns of a message differ from those of the first message of its stream.
@@ -60,58 +62,58 @@ pub enum WriteError {
         "stream `{stream}`: {what} {came}, and the first message of the recording has {recorded} (allowed: the same in every message)"
     )]
     Misfit {
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// Property that differs.
+        /// Property that differs, such as `a column is`.
         what: &'static str,
-        /// Value of the property in the message.
+        /// Property of the received message, as text.
         came: String,
-        /// Value of the property in the recording.
+        /// Property of the stream's first message, as text.
         recorded: String,
     },
     /// A message has a form that a recording can't hold.
     #[error("stream `{stream}`: {problem}")]
     Form {
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// The problem: what came, and what is allowed.
+        /// Form of the message, and the forms that are allowed.
         problem: String,
     },
 }
 
-/// The reason why a recording can't be read.
+/// The reason why a recording, or a part of it, can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A folder or a file can't be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The folder or file.
+        /// Folder or file that can't be read.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file of a stream is missing, although later files are there.
+    /// A file of a stream is missing, although later files of the stream exist.
     #[error("{}: the file is missing, although later files of this stream exist: its messages can't be read", path.display())]
     MissingFile {
-        /// The file.
+        /// Missing file.
         path: PathBuf,
     },
     /// The folder has no file of a stream.
     #[error("{}: no streams (allowed: a folder with a file `<output id>.arrow` for each stream)", path.display())]
     NoStreams {
-        /// The folder.
+        /// Folder without a recorded stream.
         path: PathBuf,
     },
-    /// A file lacks the arrivals of its messages.
+    /// A file has no column `arrival_ns`, which the order of arrivals needs.
     #[error("{}: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order of stamps)", path.display())]
     NoArrivals {
-        /// The file.
+        /// File without the column.
         path: PathBuf,
     },
     /// The file is not an Arrow IPC file.
     #[error("{}: not an Arrow IPC file (allowed: a file that starts with `ARROW1`)", path.display())]
     NotArrow {
-        /// The file.
+        /// File that does not start with `ARROW1`.
         path: PathBuf,
     },
     /// The batches of a file are compressed.
@@ -122,73 +124,74 @@ pub enum ReadError {
         path.display()
     )]
     Compressed {
-        /// The file.
+        /// File with compressed batches.
         path: PathBuf,
-        /// Codec of the compression.
+        /// Name of the compression codec.
         codec: &'static str,
     },
     /// A part of a file can't be read.
     #[error("{}: damaged at byte {at}: {problem}", path.display())]
     Damaged {
-        /// The file.
+        /// Damaged file.
         path: PathBuf,
-        /// Start of the part that can't be read.
+        /// Offset in the file of the part that can't be read, bytes.
         at: u64,
-        /// The problem with that part.
+        /// Reason why the part can't be read.
         problem: String,
     },
     /// A file has no valid footer: its recorder did not end in order, or the file was cut off. All whole batches were read.
     #[error("{}: no valid footer: read up to the last whole batch, byte {at}; {left} bytes follow: {problem}", path.display())]
     Unfinished {
-        /// The file.
+        /// File without a valid footer.
         path: PathBuf,
-        /// End of the last whole batch.
+        /// Offset in the file of the end of the last whole batch, bytes.
         at: u64,
-        /// Number of bytes that follow.
+        /// Number of bytes behind the last whole batch.
         left: u64,
-        /// The problem with these bytes.
+        /// Reason why the bytes behind the last whole batch can't be read.
         problem: String,
     },
     /// A file is whole up to its last batch, but its recorder did not mark that batch as the last.
     #[error("{}: its recorder did not end in order, or still records: messages of the last half second may be missing", path.display())]
     NotEnded {
-        /// The file.
+        /// File whose footer says that its recorder goes on.
         path: PathBuf,
     },
     /// A column or the schema's metadata of a file do not have the form of a recording.
     #[error("{}: {problem}", path.display())]
     Form {
-        /// The file.
+        /// File that does not have the form of a recording.
         path: PathBuf,
-        /// The problem: what came, and what is allowed.
+        /// Form of the file, and the forms that are allowed.
         problem: String,
     },
-    /// A file with a `dtype` in its schema, as robocache writes it, has columns that a tensor does not have. The others were read.
+    /// A file with a `dtype` in its schema, as robocache writes it, has columns that a tensor does not have. Only the other columns
+    /// are read.
     #[error(
         "{}: columns that a tensor does not have are left out: {columns} (allowed: `timestamp_ns`, `data`, `shape`, \
          `timestamps_ns`, `valid`, `arrival_ns`, `metadata`; further columns if the schema's metadata have no `dtype`)",
         path.display()
     )]
     UnknownColumns {
-        /// The file.
+        /// File with the unknown columns.
         path: PathBuf,
-        /// Names of the columns.
+        /// Names of the unknown columns, separated by commas.
         columns: String,
     },
     /// A row is not a message.
     #[error("{}: row {row}: {problem}", path.display())]
     Row {
-        /// The file.
+        /// File with the row.
         path: PathBuf,
-        /// The row, counted over the whole file.
+        /// Index of the row in the whole file, from 0.
         row: u64,
-        /// The problem: what came, and what is allowed.
+        /// Contents of the row, and the contents that are allowed.
         problem: String,
     },
 }
 
 impl WriteError {
-    /// Returns a function that makes a system error the error of a folder or a file.
+    /// Returns a function that converts an error of the operating system to an error that names `path`.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }
@@ -196,7 +199,7 @@ impl WriteError {
 }
 
 impl ReadError {
-    /// Returns a function that makes a system error the error of a folder or a file.
+    /// Returns a function that converts an error of the operating system to an error that names `path`.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }

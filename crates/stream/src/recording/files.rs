@@ -8,10 +8,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// File that names the run of a recording. A later process of the same run continues the recording.
+/// Name of the file in a recording's folder that holds the name of the run, such as the run of a dataflow. A later process of the
+/// same run continues the recording.
 pub(super) const RUN: &str = ".run";
 
-/// Parses the name of a file into the stream and the number, from 1; `None` if the file is not one of a recording.
+/// Parses the name of a file into the name of the stream and the file's number, from 1. Returns `None` if the file is not one of a
+/// recording.
 fn part_of(file: &str) -> Option<(&str, u32)> {
     if let Some(stream) = file.strip_suffix(EXTENSION).and_then(|stem| stem.strip_suffix('.')) {
         return Some((stream, 1));
@@ -26,7 +28,7 @@ fn part_of(file: &str) -> Option<(&str, u32)> {
         .map(|(stream, _)| (stream, number))
 }
 
-/// The path of a stream's file by its number, from 1.
+/// The path of the stream's file of this number, from 1.
 pub(super) fn part(folder: &Path, stream: &str, number: u32) -> PathBuf {
     match number {
         1 => folder.join(format!("{stream}.{EXTENSION}")),
@@ -34,8 +36,8 @@ pub(super) fn part(folder: &Path, stream: &str, number: u32) -> PathBuf {
     }
 }
 
-/// The files of each stream of a recording, in the order in which they were written. If files between them are missing,
-/// the path of the first missing file is in their place, so that reading it fails.
+/// The files of each stream in a folder, in the order in which they were written. Where numbers are missing, the path of the first
+/// missing file is listed, too, so that reading it fails.
 pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut found: BTreeMap<String, Vec<(u32, PathBuf)>> = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -59,13 +61,13 @@ pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>
     Ok(found.into_iter().map(in_order).collect())
 }
 
-/// The number of the next file of a stream that has these files.
+/// The number of the file that follows `files`, which are all files of a stream so far.
 pub(super) fn number_after(files: &[PathBuf]) -> u32 {
     let name = files.last().and_then(|path| path.file_name()).unwrap_or_default();
     part_of(&name.to_string_lossy()).map_or(1, |(_, number)| number.saturating_add(1))
 }
 
-/// All files of the stream whose first file is `file`; else `file` alone.
+/// All files of the stream whose first file is `file`. Returns `file` alone if it is not the first file of a stream.
 pub(super) fn beside(file: &Path) -> io::Result<Vec<PathBuf>> {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
     let stream = name.as_deref().and_then(part_of).filter(|&(_, number)| number == 1);

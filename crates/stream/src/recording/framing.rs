@@ -2,6 +2,8 @@
 //!
 //! The Arrow crate encodes and decodes the messages. Two things that it lacks are here: a footer in a file that still grows,
 //! and reading a file without one.
+//!
+//! A length that a file gives is checked against the file before memory is allocated for it, and damaged bytes end in a `Stop`.
 
 use super::sparse::Sparse;
 use arrow_buffer::Buffer;
@@ -25,28 +27,28 @@ const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// End marker of the stream: a continuation marker and a length of 0.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// Length of the part behind the footer: the footer's length, and the magic.
+/// Size of the part behind the footer, bytes: the length of the footer, and the magic.
 const TAIL: usize = 4 + MAGIC.len();
-/// Bytes that each batch takes in a footer.
+/// Size of a batch's entry in a footer, bytes.
 pub(super) const BLOCK: usize = size_of::<Block>();
 /// Longest footer that is read without a check for the end marker before it, bytes.
 const SHORT_FOOTER: u64 = 1 << 20;
 /// The longest header of a message, bytes. In earlier versions the header of a batch holds the metadata of all its rows, each of at
 /// most [`MOST_METADATA`].
 const LONGEST_HEADER: u64 = 64 << 20;
-/// The most bytes that the metadata of one message may take as text.
+/// Greatest size of one message's metadata as text, bytes.
 pub(super) const MOST_METADATA: usize = 16 << 20;
-/// Alignment of the parts of a body, bytes.
+/// Alignment of the buffers in the body of a message, bytes.
 const ALIGNMENT: i64 = 8;
-/// The most bytes of a body that do not belong to any of its parts.
+/// Greatest number of bytes of a body that do not belong to any of its buffers.
 const PADDING: u64 = 4096;
-/// Longest body that is always read whole, bytes.
+/// Longest body that is read whole even if `Messages::leaves_elements` is set, bytes.
 const SHORT_BODY: u64 = 1 << 16;
 
-/// Key in the metadata of a footer that says that the recorder goes on. The last footer of a file lacks this key.
+/// Key in the metadata of a footer that marks the file as unfinished. The final footer of a file lacks this key.
 const OPEN: &str = "robocache.open";
 
-/// Appends the end marker of the stream and the footer, which says if the recorder goes on.
+/// Appends the end marker of the stream, and a footer that lists `blocks`. If `goes_on`, the footer marks the file as unfinished.
 pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], goes_on: bool) {
     let mut builder = FlatBufferBuilder::new();
     let dictionaries = builder.create_vector::<Block>(&[]);
@@ -77,30 +79,30 @@ pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], 
     out.extend_from_slice(MAGIC);
 }
 
-/// The footer's entry for a message of these bytes at `offset` in a file.
+/// Returns the footer's entry for the message `bytes` at `offset` in a file.
 pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
     let header = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     let metadata = 8 + header as usize;
     Block::new(offset as i64, metadata as i32, (bytes.len() - metadata) as i64)
 }
 
-/// The messages of a file, from its start.
+/// Reader of the Arrow messages of a file, from its start.
 ///
-/// Reads give their offset, because a forked process shares the position of the file.
+/// Every read passes its offset to the operating system, because a forked process shares the position of the file.
 pub(super) struct Messages {
     file: Arc<File>,
-    /// Offset of the next message.
+    /// Offset of the next message in the file, bytes.
     pub at: u64,
     len: u64,
-    /// Parts of the footer; `None` without a valid footer.
+    /// Contents of the footer; `None` if the file has no valid footer.
     footer: Option<FooterParts>,
     /// True if elements of long batches stay in the file until they are read.
     leaves_elements: bool,
 }
 
-/// The parts of a footer that a reader needs.
+/// Contents of a footer that a reader needs.
 struct FooterParts {
-    /// The batches, in file order.
+    /// Positions of the batches, in file order.
     batches: Vec<Span>,
     /// Schema, which repeats the schema at the start of the file; `None` if it can't be read.
     schema: Option<SchemaRef>,
@@ -108,6 +110,7 @@ struct FooterParts {
     is_open: bool,
 }
 
+/// Offset and size of a batch in a file, bytes.
 #[derive(Clone, Copy)]
 struct Span {
     at: u64,
@@ -117,13 +120,13 @@ struct Span {
 /// The reason why the next message can't be read.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The stream ended.
+    /// The end marker of the Arrow stream follows, so the file has no further message.
     End,
-    /// The bytes that follow are not a whole message.
+    /// The bytes that follow are not a whole message; the text is the reason.
     Torn(String),
-    /// The message is whole, but its contents make no sense.
+    /// The message is whole, but its contents are not valid; the text is the reason.
     Bad(String),
-    /// The contents are compressed, with this codec.
+    /// The contents of the message are compressed, with the codec of this name.
     Compressed(&'static str),
     Io(io::Error),
 }
@@ -143,7 +146,7 @@ impl From<ArrowError> for Stop {
     }
 }
 
-/// A message of a file, whole and well formed.
+/// A whole Arrow message of a file: its header, and its body or the place of the body in the file.
 pub(super) struct Frame {
     header: Vec<u8>,
     body: Body,
@@ -151,7 +154,7 @@ pub(super) struct Frame {
 
 enum Body {
     Read(Buffer),
-    /// Bytes that stay in the file, from this position on.
+    /// Body that stays in the file: `bytes` bytes from offset `at` on.
     Left {
         file: Arc<File>,
         at: u64,
@@ -160,12 +163,13 @@ enum Body {
 }
 
 impl Frame {
-    /// Header of the message, which describes its body.
+    /// Parses the header of the message, which describes its body.
     pub(super) fn header(&self) -> Result<Message<'_>, Stop> {
         root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
     }
 
-    /// Returns the body of a batch. If it was left in the file, reads its parts except `elements`, which stay zeros in the body.
+    /// Returns the body of a batch. If the body was left in the file, its buffers are read now, except `elements`, which are zeros
+    /// in the returned body. The second value reads these elements later; `None` if the body is complete.
     pub(super) fn body(
         &self,
         batch: &RecordBatch<'_>,
@@ -193,13 +197,14 @@ impl Frame {
 /// Elements of a batch that were left in the file.
 pub(super) struct Elements {
     file: Arc<File>,
-    /// Offset of the body in the file.
+    /// Offset of the body in the file, bytes.
     at: u64,
     body: Buffer,
 }
 
 impl Elements {
-    /// Reads elements from the file. `place` is the part of the body that holds zeros for these elements.
+    /// Reads elements from the file into `into`. `place` is the slice of the returned body that has zeros in place of these
+    /// elements.
     pub(super) fn read(&self, place: &[u8], into: &mut HostBuf) -> io::Result<()> {
         into.resize(place.len());
         if place.is_empty() {
@@ -212,7 +217,8 @@ impl Elements {
     }
 }
 
-/// Opens a file; `None` if it is not an Arrow IPC file. A file that breaks off within its first bytes has no messages.
+/// Opens the messages of a file; `None` if the file is not an Arrow IPC file. A file that breaks off within its first bytes has no
+/// messages.
 pub(super) fn open(file: File) -> io::Result<Option<Messages>> {
     let len = file.metadata()?.len();
     let footer = footer(&file, len)?;
@@ -270,7 +276,7 @@ fn footer(file: &File, len: u64) -> io::Result<Option<FooterParts>> {
     }))
 }
 
-/// The batches of a footer; `None` if it contradicts the file.
+/// The positions of the batches in a footer, in file order; `None` if the footer contradicts the file.
 fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
     let mut spans = Vec::new();
     for block in footer.recordBatches().into_iter().flatten() {
@@ -284,22 +290,22 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 }
 
 impl Messages {
-    /// Leaves elements of long batches in the file until they are read.
+    /// Leaves the elements of the long batches that follow in the file until their message is read.
     pub(super) fn leave_elements(&mut self) {
         self.leaves_elements = true;
     }
 
-    /// The schema in the footer, which repeats that at the start of the file.
+    /// The schema in the footer, a copy of the schema at the start of the file; `None` without a valid footer.
     pub(super) fn schema_of_footer(&self) -> Option<SchemaRef> {
         self.footer.as_ref()?.schema.clone()
     }
 
-    /// True if the footer says that the recorder goes on.
+    /// True if the file has a valid footer that marks the file as unfinished.
     pub(super) fn is_open(&self) -> bool {
         self.footer.as_ref().is_some_and(|footer| footer.is_open)
     }
 
-    /// The number of bytes of the file that are still to be read.
+    /// The number of bytes from the next message to the end of the file.
     pub(super) fn left(&self) -> u64 {
         self.len.saturating_sub(self.at)
     }
@@ -309,7 +315,7 @@ impl Messages {
         self.footer.as_ref().map(|footer| footer.batches.len())
     }
 
-    /// Skips to the next batch in the footer. Returns false if there is none.
+    /// Moves to the next batch that the footer lists. Returns false, and stays, if the footer lists no further batch.
     pub(super) fn skip(&mut self) -> bool {
         let mut batches = self.footer.iter().flat_map(|footer| &footer.batches);
         let next = batches.find(|span| span.at > self.at).map(|span| span.at);
@@ -317,7 +323,7 @@ impl Messages {
         next.is_some()
     }
 
-    /// Reads the next message.
+    /// Reads the next message, and moves behind it. After an error the position is unchanged.
     pub(super) fn next(&mut self) -> Result<Frame, Stop> {
         let mut prefix = [0; 8];
         if self.at == self.len {
@@ -375,7 +381,8 @@ impl Messages {
     }
 }
 
-/// Returns the length of a message's body, checked against its parts, because a wrong length must not be allocated.
+/// Returns the length of a message's body, bytes. The length is checked against the buffers of the body, because a wrong length
+/// must not be allocated.
 fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     let batch = match message.header_type() {
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
@@ -414,7 +421,7 @@ fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     Ok(body)
 }
 
-/// True if the Arrow crate reads a schema without a panic.
+/// True if the Arrow crate can convert this schema without a panic.
 pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     // The depth is bounded, as the message has been verified.
     fn fits(field: arrow_ipc::Field<'_>) -> bool {
@@ -442,13 +449,13 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     schema.endianness() == Endianness::Little && schema.fields().is_some_and(|fields| fields.iter().all(fits))
 }
 
-/// Offset and length of a part of a body.
+/// Offset and length of a buffer in the body of a message, bytes.
 pub(super) type BufferRange = arrow_ipc::Buffer;
 
-/// True if no column of a batch has more rows than an offset can count or, with nulls, than its null mask has bits. Arrow's code
+/// True if every column of a batch has at most 2^31 - 1 rows and, if it has nulls, a null mask that covers all rows. Arrow's code
 /// relies on this. Returns `None` if a column has a type that a recording does not use.
 ///
-/// Appends to `elements` the part of each column that holds primitive elements, with the index of the column.
+/// Appends to `elements` the index of each column that holds primitive elements, with the buffer of these elements.
 pub(super) fn lengths_fit(
     batch: &RecordBatch<'_>,
     fields: &Fields,

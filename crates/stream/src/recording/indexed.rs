@@ -1,3 +1,7 @@
+//! Random access to the messages of one stream of a recording.
+//!
+//! The position and the times of every message are in memory, and at most one batch is.
+
 use super::reader::StreamFiles;
 use super::{ReadError, files};
 use crate::Message;
@@ -5,16 +9,17 @@ use std::path::Path;
 
 /// One stream of a recording, whose messages can be read in any order.
 ///
-/// Opening a stream reads the places and times of all messages. The elements of long batches stay in the file until their message
-/// is read. If the file grows meanwhile, new messages are not seen; if the file is cut off, reading a lost message is an error.
+/// Opening a stream reads the positions and times of all messages. The elements of long batches stay in the file until their
+/// message is read. If the file grows meanwhile, new messages are not seen; if the file is cut off, reading a lost message is an
+/// error.
 ///
 /// The further files of a restarted recorder belong to the stream. As with [`Reader`](super::Reader), a file without a valid footer
 /// is read up to its last whole batch.
 pub struct Indexed {
     stream: StreamFiles,
-    /// File, offset in the file and first message of each batch that has a row.
+    /// Index of the file, offset in the file (bytes), and index of the first message, for each batch that has a row.
     batches: Vec<(usize, u64, usize)>,
-    /// Index of the batch that `stream` holds in memory.
+    /// Index in `batches` of the batch that `stream` holds in memory; `None` before the first read, and after an error.
     current: Option<usize>,
     timestamps_ns: Vec<i64>,
     arrivals_ns: Vec<i64>,
@@ -67,12 +72,13 @@ impl Indexed {
         Ok((indexed, problems))
     }
 
-    /// The `timestamp_ns` of each message, in the order in which they were recorded.
+    /// The capture time of each message, ns, in the order in which the messages were recorded.
     pub fn timestamps_ns(&self) -> &[i64] {
         &self.timestamps_ns
     }
 
-    /// The `arrival_ns` of each message, in the same order; `None` if the recording lacks them.
+    /// The arrival of each message at the recorder, ns, in the order in which the messages were recorded. `None` if a file lacks
+    /// the arrivals.
     pub fn arrivals_ns(&self) -> Option<&[i64]> {
         (self.arrivals_ns.len() == self.timestamps_ns.len()).then_some(&self.arrivals_ns)
     }
@@ -82,7 +88,7 @@ impl Indexed {
         self.samples
     }
 
-    /// Reads the message of this index into `message`.
+    /// Reads the message of this index, in the order in which the messages were recorded, into `message`.
     ///
     /// # Errors
     /// If the file has changed since it was opened, or can't be read.

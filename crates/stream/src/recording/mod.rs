@@ -106,8 +106,8 @@ pub fn streams(folder: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
     Ok(files.into_keys().collect())
 }
 
-/// True if the arrivals of the streams' messages give the order in which the messages came. For that each stream must have
-/// arrivals, they must not go back within a stream, and not all of them may be the same time.
+/// True if the arrival times of each stream's messages, ns, define an order of all messages. Every stream must have arrivals, which
+/// never descend within it. If all arrivals are equal, they define no order.
 pub fn are_in_order<'a>(streams: impl IntoIterator<Item = Option<&'a [i64]>>) -> bool {
     let (mut first, mut differ, mut any) = (None, false, false);
     for arrivals in streams {
@@ -123,12 +123,12 @@ pub fn are_in_order<'a>(streams: impl IntoIterator<Item = Option<&'a [i64]>>) ->
     differ || !any
 }
 
-/// Suffix of a recording's file, behind the stream's name.
+/// Extension of a recording's files, behind the name of the stream.
 const EXTENSION: &str = "arrow";
 
-/// Column of a tensor's elements. The other columns have the names of the metadata keys that they hold.
+/// Name of the column of a tensor's elements. The other columns have the names of the metadata keys that they hold.
 const DATA: &str = "data";
-/// Column of the messages' arrivals. A struct's field of this name is stored with the prefix `data.`.
+/// Name of the column of the messages' arrivals. A struct's field of this name is stored with the prefix `data.`.
 const ARRIVAL: &str = "arrival_ns";
 
 #[cfg(test)]

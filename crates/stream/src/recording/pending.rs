@@ -1,4 +1,6 @@
 //! Messages that wait to be written as one batch.
+//!
+//! The memory of a batch is reused for the next one, and a message that is refused changes nothing.
 
 use super::schema::{Common, LISTS, lists_of};
 use crate::{Column, Message, Metadata};
@@ -9,12 +11,13 @@ use arrow_schema::{ArrowError, DataType, SchemaRef};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
-/// Rows of a list column.
+/// Rows of one list column of the next batch.
 #[derive(Default)]
 struct List {
-    /// Offsets of the batch's rows, counted in rows of the payload, from 0.
+    /// Index of the first payload row of each message in the batch, and at the end the number of all payload rows.
     ends: Vec<i32>,
-    /// Offsets of the payload's rows, counted in elements, from 0, if the rows are ragged or text.
+    /// Index of the first element of each payload row, and at the end the number of all elements; only used if payload rows are
+    /// ragged or text.
     cells: Vec<i32>,
     bytes: Vec<u8>,
 }
@@ -28,7 +31,7 @@ impl List {
         self.bytes.clear();
     }
 
-    /// The number of payload rows in all rows of the batch.
+    /// The number of payload rows of all messages in the batch.
     fn rows(&self) -> usize {
         self.ends.last().copied().unwrap_or(0) as usize
     }
@@ -76,20 +79,21 @@ impl List {
     }
 }
 
-/// Rows of the next batch, in memory that is reused.
+/// Messages that wait to be written, as the columns of the next batch.
 pub(super) struct Pending {
     pub common: Common,
     pub schema: SchemaRef,
     timestamps: Vec<i64>,
     arrivals: Vec<i64>,
     payload: Vec<List>,
-    /// The columns of [`LISTS`].
+    /// Rows of the columns named in [`LISTS`].
     lists: [List; LISTS.len()],
-    /// Texts of the rows whose metadata differ from the first message's, one after the other.
+    /// JSON objects of the metadata in which rows differ from the first message, one after the other; a row without differences has
+    /// no text.
     metadata: String,
-    /// Offsets of the rows in `metadata`, from 0.
+    /// Offsets in `metadata` of the texts of all rows, from 0, bytes.
     metadata_ends: Vec<i32>,
-    /// True for each row that has a text.
+    /// True for each row whose metadata differ from the first message's.
     differs: Vec<bool>,
     scratch: Metadata,
 }
@@ -116,7 +120,8 @@ impl Pending {
         self.timestamps.len()
     }
 
-    /// The number of bytes of payloads and metadata. A list counts at least its payload rows, as these may be empty.
+    /// The size of the payloads and metadata that wait, bytes. A list counts at least as many bytes as it has payload rows, as
+    /// these may be empty.
     pub(super) fn bytes(&self) -> usize {
         let bytes = |list: &List| (list.bytes.len() + size_of::<i32>() * list.cells.len()).max(list.rows());
         let lists = self.payload.iter().chain(&self.lists);
@@ -133,8 +138,8 @@ impl Pending {
         self.payload.iter_mut().chain(&mut self.lists).for_each(List::clear);
     }
 
-    /// Adds a message that fits [`Common`] and came at `arrival_ns`. Refuses a message whose metadata take more than `most` bytes
-    /// as text, and returns the number of these bytes.
+    /// Adds a message that fits [`Common`] and arrived at `arrival_ns`. If the differences of its metadata take more than `most`
+    /// bytes as text, it is refused, and the error is the number of these bytes.
     pub(super) fn push(&mut self, message: &Message, arrival_ns: i64, most: usize) -> Result<(), usize> {
         let before = self.metadata.len();
         self.metadata.push('{');
@@ -164,7 +169,7 @@ impl Pending {
         Ok(())
     }
 
-    /// All rows as a batch.
+    /// Copies all rows to a batch; the rows stay.
     pub(super) fn batch(&self) -> Result<RecordBatch, ArrowError> {
         let common = &self.common;
         let payload = self.payload.iter().zip(common.parts.iter().map(|part| part.dtype));

@@ -1,3 +1,8 @@
+//! Reading of recordings: the messages of all streams, merged in the order of time.
+//!
+//! One batch of each stream is in memory at a time. A part that can't be read is reported once, and the reader goes on behind it if
+//! the file has a footer.
+
 use super::batch::{Batch, Plan};
 use super::framing::{self, Frame, Messages, Stop};
 use super::schema::METADATA;
@@ -17,10 +22,10 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Order of `timestamp_ns`.
+    /// Ascending capture times, `timestamp_ns`.
     #[default]
     Stamp,
-    /// Order of `arrival_ns`, the arrivals at the recorder.
+    /// Ascending arrivals at the recorder, `arrival_ns`.
     Arrival,
 }
 
@@ -45,31 +50,31 @@ pub(super) struct StreamFiles {
     name: String,
     /// Paths in the order in which the files were written.
     files: Vec<PathBuf>,
-    /// Index of the file that is open.
+    /// Index in `files` of the file that is read.
     pub at_file: usize,
     path: PathBuf,
-    /// True if the file at `path` could be opened: `messages` are its messages.
+    /// True if the file at `path` could be opened, so that `messages` are its messages.
     is_open: bool,
     /// True if the elements of long batches stay in the file until their message is read.
     leaves_elements: bool,
-    /// True if all files have the arrivals of their messages.
+    /// True if every file with messages has the column `arrival_ns`.
     has_arrivals: bool,
     /// True if all files have the footer of a recorder that has ended in order.
     is_finished: bool,
     messages: Messages,
     schema: Option<(SchemaRef, Plan)>,
-    /// The batch with the next message, which is its row `row`.
+    /// Batch that holds the next message at index `row`; `None` if the files have no further message.
     batch: Option<Batch>,
     row: usize,
-    /// Offset of that batch in the file.
+    /// Offset of `batch` in the open file, bytes.
     pub batch_at: u64,
-    /// Number of rows before this batch, as far as they could be counted.
+    /// Number of rows of the open file before `batch`; rows of damaged batches can't be counted.
     rows_before: u64,
-    /// Number of batches that were read or reported as damaged.
+    /// Number of batches of the open file that were read or reported as damaged.
     batches: usize,
-    /// True if the file has no further batch.
+    /// True if the open file has no further batch.
     ended: bool,
-    /// The reason why there is no next batch, until this error is returned.
+    /// Error of reading the next batch; `None` once the reader has returned the error.
     pub failed: Option<ReadError>,
 }
 
@@ -127,7 +132,7 @@ impl Reader {
         }
     }
 
-    /// Sets the order of the messages.
+    /// Sets the order in which [`next_into`](Self::next_into) gives the messages.
     ///
     /// # Errors
     /// If the file of a stream lacks the arrivals that the order needs.
@@ -148,7 +153,7 @@ impl Reader {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// True if the files of a stream, by its index in [`streams`](Self::streams), have valid last footers: their writers
+    /// True if the files of a stream, by its index in [`streams`](Self::streams), have valid final footers, because their writers
     /// ended in order.
     pub fn is_finished(&self, stream: usize) -> bool {
         self.streams[stream].is_finished
@@ -159,23 +164,24 @@ impl Reader {
         &self.streams[stream].files
     }
 
-    /// Keeps the streams for which `keep` returns true; the others are not read any further.
+    /// Keeps the streams for which `keep` returns true, and drops the others. Afterwards the indices count the kept streams only.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.streams.retain(|stream| keep(&stream.name));
     }
 
-    /// The time of the next message in the chosen order, ns, and the index of its stream in [`streams`](Self::streams). `None` at
-    /// the end.
+    /// The time of the next message in the chosen order, ns, and the index of its stream in [`streams`](Self::streams). `None` if
+    /// no message is left.
     pub fn next_stamp(&self) -> Option<(i64, usize)> {
         let times = self.streams.iter().map(|stream| stream.time_ns(self.order));
         times.enumerate().filter_map(|(i, time)| Some((time?, i))).min()
     }
 
-    /// Reads the next message into `message`. Returns the index of its stream in [`streams`](Self::streams), `None` at the end.
+    /// Reads the next message into `message`. Returns the index of its stream in [`streams`](Self::streams); `None` if no message
+    /// is left.
     ///
     /// # Errors
-    /// If a part of a file can't be read, with the file, the offset and the problem. All messages before that part have been
-    /// returned. The next call goes on behind the part.
+    /// If a part of a file can't be read, with the file, the offset and the problem. All messages before the part have been
+    /// returned, and the next call goes on behind the part.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
         for stream in &mut self.streams {
             if let Some(error) = stream.failed.take() {
@@ -260,7 +266,7 @@ impl StreamFiles {
         Ok(stream)
     }
 
-    /// Goes to the start of a file that could be opened before.
+    /// Opens the file of index `at_file`, which could be opened before, at its start.
     fn begin(&mut self, at_file: usize) -> Result<(), ReadError> {
         self.at_file = at_file;
         self.path.clone_from(&self.files[at_file]);
@@ -272,12 +278,12 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// The plan of the current file, and the current batch.
+    /// The plan of the open file, and the batch that holds the next message; `None` if no message is left.
     pub(super) fn current_batch(&self) -> Option<(&Plan, &Batch)> {
         self.schema.as_ref().map(|(_, plan)| plan).zip(self.batch.as_ref())
     }
 
-    /// Reads the batch at offset `at` of a file.
+    /// Reads the batch at offset `at`, bytes, of the file of index `file`.
     pub(super) fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
         self.failed = None;
         if file != self.at_file || !self.is_open {
@@ -294,7 +300,7 @@ impl StreamFiles {
         }
     }
 
-    /// Reads a row of the current batch as a message.
+    /// Reads row `row` of the current batch as a message.
     pub(super) fn read_row(&self, row: usize, message: &mut Message) -> Result<(), ReadError> {
         let (plan, batch) = match self.current_batch() {
             Some((plan, batch)) if row < batch.rows.num_rows() => (plan, batch),
@@ -306,7 +312,7 @@ impl StreamFiles {
         })
     }
 
-    /// Returns the error of a batch that has changed since the file was opened.
+    /// Returns the error of a batch that has changed since the file was opened; `how` completes the text `the file was`.
     pub(super) fn changed(&self, how: &str) -> ReadError {
         ReadError::Damaged {
             path: self.path.clone(),
@@ -335,8 +341,8 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// Goes on to the next batch that has a row; `batch` is `None` at the end. After an error, the next call goes on
-    /// behind the part that can't be read.
+    /// Goes on to the next batch that has a row; `batch` is `None` if no file has one. After an error, the next call goes on behind
+    /// the part that can't be read.
     pub(super) fn next_batch(&mut self) -> Result<(), ReadError> {
         if let Some(batch) = self.batch.take() {
             self.rows_before += batch.rows.num_rows() as u64;
@@ -378,8 +384,8 @@ impl StreamFiles {
         }
     }
 
-    /// Reads the schema at the start of a file. If that is damaged, the schema in the footer is used; without a footer, nothing of
-    /// the file can be read.
+    /// Reads the schema at the start of a file. If this schema is damaged, the schema in the footer is used; without a footer,
+    /// nothing of the file can be read.
     fn read_schema(&mut self) -> Result<(), ReadError> {
         let at = self.messages.at;
         let stop = match self.messages.next().and_then(|frame| self.decode(&frame)) {
@@ -469,7 +475,8 @@ impl StreamFiles {
         Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
     }
 
-    /// Handles the reason why no message could be read at `at`.
+    /// Converts the reason why no message could be read at offset `at` to an error, and moves to the next batch that the footer
+    /// lists. The normal end of a file is not an error.
     fn handle_stop(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
         let (path, expected, left) = (self.path.clone(), self.messages.expected(), self.messages.left());
         let unfinished = |path, problem| ReadError::Unfinished {
@@ -515,7 +522,7 @@ impl StreamFiles {
     }
 }
 
-/// Opens the messages of a file, from its start.
+/// Opens a file, and returns its Arrow messages from the first one on.
 fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError> {
     let opened = file::open(path).and_then(framing::open).map_err(ReadError::io(path))?;
     let mut messages = opened.ok_or_else(|| ReadError::NotArrow { path: path.to_owned() })?;
@@ -525,10 +532,10 @@ fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError
     Ok(messages)
 }
 
-/// Contents of a message of a file.
+/// Decoded contents of one Arrow message of a file.
 enum Decoded {
     Schema(SchemaRef),
-    /// A batch, or its first row that is not a message, with the problem; and the number of rows.
+    /// A batch, or the index of its first row that is not a message, with the problem; and the number of rows.
     Batch(Result<Batch, (usize, String)>, usize),
     /// A dictionary, which recordings do not need.
     Other,

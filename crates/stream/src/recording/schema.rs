@@ -1,4 +1,7 @@
 //! Facts that all messages of a stream have in common, as the schema of the stream's file.
+//!
+//! The first message of a stream fixes the columns: a later message with other columns is refused. Metadata may differ, and are
+//! recorded as differences.
 
 use super::text::{list_of, push_differences, push_entry};
 use super::{ARRIVAL, DATA, WriteError};
@@ -7,22 +10,22 @@ use arrow_schema::{DataType, Field, Schema};
 use robocache_device::Dtype;
 use std::collections::HashMap;
 
-/// Key of the schema's metadata for the remaining metadata of the first message. It is also the column of a row's differences from
-/// the first message, null without differences. Earlier versions had a list of the differences under this key in the custom
-/// metadata of a batch.
+/// Key of the schema's metadata for a JSON object: all metadata of the first message without a key or column of their own. Also the
+/// name of the column of a row's differences from the first message, null without differences. Earlier versions had a list of the
+/// differences under this key in the custom metadata of a batch.
 pub(super) const METADATA: &str = "metadata";
 /// Key of a column's metadata for the name of the struct's field, if the column can't have that name.
 pub(super) const FIELD: &str = "field";
 
-/// Columns of integer lists beside the payload, if messages have them.
+/// Names of the columns for metadata keys whose values are lists of integers. A file may lack these columns.
 pub(super) const LISTS: [&str; 3] = [key::shape, key::timestamps_ns, key::valid];
 
-/// One column of the payload. The only column of a flat array has an empty name.
+/// One column of the payload: its name, which is empty for a flat array, and its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub name: String,
     pub dtype: Dtype,
-    /// Cells without the number of elements of all rows, which is 0.
+    /// Number of elements in each row of the column; 0 as the total of a ragged or text column.
     pub cells: Cells,
 }
 
@@ -46,7 +49,8 @@ impl Part {
         }
     }
 
-    /// The name of the column in the file. A struct's field with the name of a recording's own column gets the prefix `data.`.
+    /// The name of the column in the file. A struct's field gets the prefix `data.` if its name is that of one of the recording's
+    /// own columns, or begins with `data.`.
     pub(super) fn column(&self) -> String {
         let own = [
             key::timestamp_ns,
@@ -64,12 +68,12 @@ impl Part {
     }
 }
 
-/// Facts that the first message of a stream fixes for all its messages.
+/// Columns and metadata that the first message of a stream fixes for all its messages.
 pub(super) struct Common {
     pub parts: Vec<Part>,
-    /// Metadata of the first message that no column holds; later messages may differ.
+    /// Metadata of the first message that no column holds; later messages may differ from them.
     metadata: Metadata,
-    /// Presence of each of [`LISTS`].
+    /// True for each of the columns `LISTS` that the file has.
     pub has: [bool; 3],
     pub has_arrival: bool,
 }
@@ -102,7 +106,7 @@ impl Common {
         matches!(self.parts.as_slice(), [only] if only.name.is_empty())
     }
 
-    /// Checks that `message` has the columns of the first message. Allocates only for the error.
+    /// Checks that `message` has the columns of the stream's first message. Allocates only for the error.
     pub(super) fn check(&self, stream: &str, message: &Message) -> Result<(), WriteError> {
         let misfit = |what, came: String, recorded: String| {
             Err(WriteError::Misfit {
@@ -151,7 +155,7 @@ impl Common {
         out.sort();
     }
 
-    /// Appends the keys in which the metadata of a message differ from the first message's, as entries of a JSON object.
+    /// Appends to `out` the keys in which the metadata of a message differ from the first message's, as entries of a JSON object.
     pub(super) fn push_differences(&self, message: &Message, scratch: &mut Metadata, out: &mut String) {
         self.metadata_of(message, scratch);
         push_differences(&self.metadata, scratch, out);
@@ -217,7 +221,7 @@ impl Common {
     }
 }
 
-/// The values of a message for the columns of [`LISTS`].
+/// The lists in the metadata of a message that the columns `LISTS` hold; empty for an absent key.
 pub(super) fn lists_of(message: &Message) -> [&[i64]; 3] {
     let header = &message.header;
     [&header.shape, &header.timestamps_ns, &header.valid].map(|list| list.get().unwrap_or_default())

@@ -2,14 +2,17 @@
 //!
 //! Numbers with a point or an exponent are floats. A value that JSON has no form for is an object with one key: `{"float":
 //! "NaN"}`, `{"list_float": ["inf", "1.0"]}`, `{"list_int": []}`, `{"timestamp": 1700000000000000000}` in ns since 1970.
+//!
+//! A value that is written and parsed again has the same type and the same bits.
 
 use crate::{Metadata, MetadataRef as Ref, MetadataValue as Value};
 use robocache_yaml::JsonValue;
 
-/// A change of a message's metadata: the key and its new value; `None` if the key is absent.
+/// Change of one metadata key: its name and its new value; `None` if the key is removed.
 pub type Change = (String, Option<Value>);
 
-/// Appends the keys in which `now` differs from `first`, as entries of a JSON object.
+/// Appends to `out` the keys in which `now` differs from `first`, as entries of a JSON object. A key that `now` lacks becomes
+/// `null`.
 pub fn push_differences(first: &Metadata, now: &Metadata, out: &mut String) {
     for (key, value) in now.iter() {
         if !first.get(key).is_some_and(|first| is_same(first, value)) {
@@ -33,7 +36,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Appends `"key": value` to the text of an object, which ends with `{` or a value.
+/// Appends `"key": value` to the text of an object, which ends with `{` or a value. A `value` of `None` becomes `null`.
 pub fn push_entry(out: &mut String, key: &str, value: Option<Ref<'_>>) {
     if !out.ends_with('{') {
         out.push_str(", ");
@@ -106,15 +109,15 @@ pub(super) fn list_of(names: &[String]) -> String {
     text
 }
 
-/// Parses a JSON object of changes.
+/// Parses a JSON object into changes of metadata, in the order of its keys.
 ///
 /// # Errors
-/// The text is not JSON or not an object, or has a value that metadata can't have.
+/// If the text is not JSON or not an object, or has a value that metadata can't have.
 pub fn object(text: &str) -> Result<Vec<Change>, String> {
     JsonValue::parse(text).and_then(changes_of)
 }
 
-/// Parses a JSON list of objects of changes.
+/// Parses a JSON list of objects into the changes of each object.
 pub(super) fn objects(text: &str) -> Result<Vec<Vec<Change>>, String> {
     match JsonValue::parse(text)? {
         JsonValue::List(items) => items.into_iter().map(changes_of).collect(),
@@ -164,7 +167,7 @@ fn float(value: &JsonValue) -> Option<f64> {
     }
 }
 
-/// Converts a list whose items have one type; an empty list is one of strings.
+/// Converts a list whose items have one type; an empty list becomes a list of strings. `None` for mixed types.
 fn list(items: &[JsonValue]) -> Option<Value> {
     let texts = items.iter().map(|item| item.text().map(str::to_owned));
     let strings = texts.collect::<Option<_>>().map(Value::ListString);
@@ -173,7 +176,7 @@ fn list(items: &[JsonValue]) -> Option<Value> {
     strings.or_else(integers).or_else(floats)
 }
 
-/// Converts an object that stands for a value that JSON has no form for.
+/// Converts an object of one entry that stands for a value that JSON has no form for, such as `{"float": "NaN"}`.
 fn tagged(entries: &[(String, JsonValue)]) -> Option<Value> {
     let [(tag, content)] = entries else { return None };
     let parsed = |text: &JsonValue| text.text()?.parse().ok();

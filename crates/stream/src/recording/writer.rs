@@ -1,3 +1,8 @@
+//! Writing of recordings: the messages of each stream are collected, and appended to the stream's file in batches.
+//!
+//! A file can be read up to its last whole batch whenever the process dies: a write overwrites nothing but an old footer, which is
+//! cut off first.
+
 use super::framing::{BLOCK, MOST_METADATA, START, block, push_footer};
 use super::pending::Pending;
 use super::schema::Common;
@@ -13,12 +18,12 @@ use tracing::error;
 
 /// Longest time that the oldest message of a batch waits before the batch is written.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
-/// Bytes of payloads at which a batch is written, whatever their age.
+/// Size at which the messages that wait are written as a batch, whatever their age, bytes.
 const FLUSH_BYTES: usize = 8 << 20;
-/// Ratio of the recording's size to the bytes that all footers may take, beyond [`FOOTER_CREDIT`]. A footer grows with the
-/// recording, so a footer after every batch would make the work quadratic.
+/// Bytes of messages in a file that allow one byte of footers, beyond [`FOOTER_CREDIT`]. A footer grows with the recording, so a
+/// footer after every batch would make the work quadratic.
 const FOOTER_SHARE: u64 = 4;
-/// Bytes of footers beyond their share, so that a recording of minutes has a footer after every batch.
+/// Bytes that may be spent on footers at the beginning of a file, so that a recording of minutes has a footer after every batch.
 const FOOTER_CREDIT: u64 = 1 << 20;
 
 /// Recorder of streams into a folder, one file for each stream.
@@ -28,10 +33,10 @@ const FOOTER_CREDIT: u64 = 1 << 20;
 /// [`Reader`](super::Reader) reads up to their last whole batch, and any Arrow reader reads as a stream, from byte 8 on.
 ///
 /// [`finish`](Self::finish) puts a footer behind the last batch, so that any Arrow reader opens the file. In the first minutes a
-/// footer follows every batch: it says that the file goes on, and the next batch overwrites it. Later a footer follows only some
-/// batches, so that the bytes written stay in proportion to the recording.
+/// footer follows every batch: this footer marks the file as unfinished, and the next batch overwrites it. Later a footer follows
+/// only some batches, so that the bytes written stay in proportion to the recording.
 ///
-/// Data that was written survives the process. It survives a loss of power once the system has put it on the disk, which
+/// Data that was written survives the process. Data survives a loss of power once the system has put it on the disk, which
 /// [`finish`](Self::finish) waits for.
 ///
 /// Memory grows with the recording by 24 bytes a batch, and by nothing else.
@@ -39,7 +44,7 @@ pub struct Writer {
     folder: PathBuf,
     streams: Vec<StreamFile>,
     arrivals: Arrivals,
-    /// True if the streams of an earlier process are continued.
+    /// True if this writer continues the streams that an earlier process of the same run has recorded.
     goes_on: bool,
     max_batch_bytes: Option<usize>,
 }
@@ -78,22 +83,22 @@ struct StreamFile {
     blocks: Vec<Block>,
     /// Offset of the next batch in the file: the end of the last batch.
     end: u64,
-    /// Bytes that the next footer may take.
+    /// Bytes that may still be spent on footers (`FOOTER_SHARE`).
     credit: u64,
-    /// Bytes of a footer without its entries for batches.
+    /// Size of the last footer without its entries for batches, bytes; 0 before the first footer.
     footer: u64,
-    /// Contents of the file after `end`.
+    /// Kind of bytes in the file behind `end`.
     tail: Tail,
-    /// Most bytes of a batch of several messages.
+    /// Greatest size of a batch of several messages, bytes; `None` for no limit beside `FLUSH_BYTES`.
     max_batch_bytes: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tail {
     Nothing,
-    /// A footer which says that the file goes on.
+    /// Footer that marks the file as unfinished.
     Footer,
-    /// The last footer.
+    /// Final footer, which marks the file as ended in order.
     End,
     /// Remains of a write that failed.
     Remains,
@@ -147,8 +152,8 @@ impl Writer {
         Ok(new)
     }
 
-    /// Records the time at which each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams.
-    /// [`Order::Arrival`](super::Order::Arrival) then gives the messages in this order.
+    /// Records the time at which each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams. A
+    /// reader with [`Order::Arrival`](super::Order::Arrival) gives the messages in this order.
     pub fn with_arrivals(mut self) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.arrivals = Arrivals::AtAppend(Clock {
@@ -166,7 +171,8 @@ impl Writer {
         self
     }
 
-    /// Bounds a batch of several messages to `bytes` bytes. A file that is cut off then loses at most that.
+    /// Bounds a batch of several messages to `bytes` bytes, so that a file that is cut off within its last batch loses few
+    /// messages.
     pub fn with_batches_of(mut self, bytes: usize) -> Self {
         self.max_batch_bytes = Some(bytes);
         self
@@ -185,8 +191,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a message of `stream` that came at `now`, by the monotonic clock. From `now` the wait of a batch is counted, and
-    /// `arrival_ns` is computed. The first message fixes the columns of the file. Metadata may change from message to message.
+    /// Adds a message of `stream` that arrived at `now`, by the monotonic clock. The wait of a batch counts from `now`, and
+    /// `arrival_ns` is computed from it. The first message fixes the columns of the file. Metadata may change from message to
+    /// message.
     ///
     /// # Errors
     /// If the message does not fit the stream's first message or has a form that can't be recorded: it is left out, and the
@@ -228,7 +235,7 @@ impl Writer {
         }
     }
 
-    /// Time at which [`tick`](Self::tick) has something to do next; `None` while no message waits.
+    /// The time at which [`tick`](Self::tick) must be called next, because a batch is due; `None` while no message waits.
     pub fn due(&self) -> Option<Instant> {
         self.streams.iter().filter_map(StreamFile::due).min()
     }
@@ -244,7 +251,7 @@ impl Writer {
         })
     }
 
-    /// Calls `act` for all streams. Returns the first error, and logs the others.
+    /// Calls `act` for all streams, also after an error. Returns the first error, and logs the others.
     fn each(&mut self, mut act: impl FnMut(&mut StreamFile) -> Result<(), WriteError>) -> Result<(), WriteError> {
         let mut result = Ok(());
         for error in self.streams.iter_mut().filter_map(|stream| act(stream).err()) {
@@ -332,7 +339,7 @@ impl StreamFile {
         }
     }
 
-    /// Writes the rows that wait. They are dropped even if writing fails, so that a full disk does not fill memory.
+    /// Writes the rows that wait as a batch. The rows are dropped even if writing fails, so that a full disk does not fill memory.
     fn flush(&mut self) -> Result<(), WriteError> {
         self.first_pending = None;
         let rows = self.pending.rows();
@@ -348,7 +355,7 @@ impl StreamFile {
         })
     }
 
-    /// Writes the rows that wait, and the last footer.
+    /// Writes the rows that wait, and the final footer.
     fn close(&mut self) -> Result<(), WriteError> {
         self.flush()?;
         if self.tail == Tail::End {
@@ -374,8 +381,8 @@ impl StreamFile {
         written
     }
 
-    /// Writes the encoder's bytes over the old footer, followed by a new footer if the credit allows it, in one write. The footer
-    /// says if the file `goes_on`.
+    /// Writes the encoder's bytes over the old footer in one write. A new footer follows if `credit` covers its size. If `goes_on`,
+    /// the footer marks the file as unfinished.
     fn write_encoded(&mut self, goes_on: bool) -> io::Result<()> {
         let bytes = self.encoder.get_mut();
         let added = bytes.len() as u64;
@@ -408,7 +415,7 @@ impl StreamFile {
     }
 }
 
-/// The path of the file in which a stream is recorded: the first file or, in a continued recording, the next file of the stream.
+/// The path of the file in which a stream is recorded: the stream's first file or, if the recording `goes_on`, its next file.
 fn next_file(folder: &Path, stream: &str, goes_on: bool) -> Result<PathBuf, WriteError> {
     if stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
         let name = stream.to_owned();

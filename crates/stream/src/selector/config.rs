@@ -1,3 +1,7 @@
+//! The configuration `from` of an input: the paths of the values and of the stamp in its payloads.
+//!
+//! `FromConfig::check` finds every mistake that shows without a payload, and names the key at fault.
+
 use serde::Deserialize;
 
 /// Configuration `from` of an input: the paths of its samples or points in a struct, and of its stamp.
@@ -18,16 +22,17 @@ pub struct FromConfig {
     /// unchanged payload.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// Names of the elements that are taken from the lists in `columns`.
+    /// Names of the elements that are taken from the lists in `columns`; `None` to take all elements in their order.
     #[serde(default)]
     pub names: Option<NamesConfig>,
-    /// Place of the capture time; `None` for `timestamp_ns`, else for a stamp that is recognised.
+    /// Position of the capture time in the message; `None` for the key `timestamp_ns` or, if that key is absent, another stamp that
+    /// is recognised.
     #[serde(default)]
     pub stamp: Option<StampConfig>,
 }
 
 impl FromConfig {
-    /// The `fields` of samples whose values are taken by name; empty without names.
+    /// The names of a sample's values, for the metadata `fields`, if the values are taken by name; otherwise empty.
     pub fn fields(&self) -> Vec<String> {
         let order = self.names.as_ref().map_or(&[][..], |names| &names.order);
         match self.columns.as_slice() {
@@ -46,7 +51,7 @@ impl FromConfig {
 pub struct NamesConfig {
     /// The path of the list of names, one for each element of every list of `columns`.
     pub key: String,
-    /// The names of the elements that are taken, in this order.
+    /// Names of the elements that are taken, in the order of the sample's values.
     pub order: Vec<String>,
 }
 
@@ -57,11 +62,11 @@ pub struct NamesConfig {
     expecting = "allowed: a path such as `header.stamp`, `{ path: PATH, unit: s | ms | us | ns }`, or `{ metadata: KEY, unit: ... }`"
 )]
 pub enum StampConfig {
-    /// Path in the payload of a struct of `sec` and `nanosec`, an Arrow timestamp, or an integer of ns.
+    /// Capture time at this path in the payload: a struct of `sec` and `nanosec`, an Arrow timestamp, or an integer of ns.
     Path(String),
-    /// Number in the payload, with a unit.
+    /// Capture time as a number in the payload: its path and its unit.
     Number(NumberStamp),
-    /// Key of the metadata, with a unit.
+    /// Capture time in the metadata: its key, and the unit of the value.
     Metadata(MetadataStamp),
 }
 
@@ -69,7 +74,7 @@ pub enum StampConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NumberStamp {
-    /// Path of the number.
+    /// Dotted path of the number in the payload.
     pub path: String,
     /// Unit of the number.
     pub unit: TimeUnit,
@@ -79,25 +84,25 @@ pub struct NumberStamp {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetadataStamp {
-    /// The key.
+    /// Name of the metadata key.
     pub metadata: String,
-    /// The unit of its value, an Integer or a Float.
+    /// Unit of the key's value, which is an Integer or a Float.
     pub unit: TimeUnit,
 }
 
-/// A unit of time.
+/// Unit of a stamp, or of the times of a cloud's points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum TimeUnit {
-    /// Seconds.
+    /// Second, 10^9 ns.
     #[serde(rename = "s")]
     Second,
-    /// Milliseconds.
+    /// Millisecond, 10^6 ns.
     #[serde(rename = "ms")]
     Millisecond,
-    /// Microseconds.
+    /// Microsecond, 1000 ns.
     #[serde(rename = "us")]
     Microsecond,
-    /// Nanoseconds.
+    /// Nanosecond, the unit of all times in metadata.
     #[serde(rename = "ns")]
     Nanosecond,
 }
@@ -116,7 +121,7 @@ impl TimeUnit {
         }
     }
 
-    /// The step from a number of this unit to the next float32, ns.
+    /// The step from `number`, in this unit, to the next greater float32, ns.
     pub fn step_of_float32_ns(self, number: f32) -> f64 {
         let (number, next) = (number.abs(), number.abs().next_up());
         (f64::from(next) - f64::from(number)) * self.ns() as f64
@@ -136,9 +141,9 @@ impl TimeUnit {
 /// Mistake in a [`FromConfig`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FromError {
-    /// The key, below `from`.
+    /// Path of the key at fault, below `from`, such as `columns[0]`.
     pub key: String,
-    /// The problem: what came, and what is allowed.
+    /// Description of the problem: the configured value, and the values that are allowed.
     pub problem: String,
 }
 
@@ -146,7 +151,7 @@ impl FromConfig {
     /// Checks the configuration. `dim` is the number of values of a sample; `None` for a cloud.
     ///
     /// # Errors
-    /// The first key that can't be used.
+    /// Names the first key whose value can't be used, and the reason.
     pub fn check(&self, dim: Option<usize>) -> Result<(), FromError> {
         let refused = |key: &str, problem: String| Err(FromError::at(key, problem));
         for (i, path) in self.columns.iter().enumerate() {

@@ -5,10 +5,11 @@ use std::fmt::Display;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
-    /// The payload is not a struct of one row, or lacks a field, or the type or value of a field can't be used.
+    /// The payload is not a struct of one row, lacks a field, or has a field whose type or value can't be used; the text is the
+    /// reason.
     #[error("{0}")]
     Refused(String),
-    /// A field contradicts the rest of the payload.
+    /// A field contradicts the rest of the payload; the text is the reason.
     #[error("{0}")]
     Broken(String),
 }
@@ -19,7 +20,7 @@ impl SelectError {
         Self::Refused(format!("the payload is {came} (allowed: a struct of one row)"))
     }
 
-    /// Returns the error of a path whose last part is missing in the struct or the list `within`.
+    /// Returns the error of a path whose last part is missing in the struct or the list `within`, which has the parts `there`.
     pub(super) fn missing<'a>(path: &str, within: &str, there: impl Iterator<Item = &'a str>) -> Self {
         let there = listed(&there.collect::<Vec<_>>());
         Self::Refused(format!("no `{path}`: {within} has {there}"))

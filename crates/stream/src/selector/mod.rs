@@ -1,7 +1,8 @@
 //! Samples and clouds from the structs that other software sends.
 //!
-//! A [`Selector`] reads the payloads of one input. For each Arrow type it determines once which fields to take from a struct, and
-//! where they are. `docs/messages.md` has the rules.
+//! A [`Selector`] reads the payloads of one input. When the Arrow type of the payloads changes, the selector determines which
+//! fields to take from a struct, and where they are. Between such changes every payload is read in the same way. `docs/messages.md`
+//! has the rules.
 
 mod cloud;
 mod config;
@@ -33,37 +34,38 @@ use types::CloudType;
 
 const XYZ: [&str; 3] = ["x", "y", "z"];
 
-/// Form in which the operations that take an input need its payloads. By default payloads stay unchanged.
+/// Form in which the operations that take an input need its payloads. With the default selection payloads stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Width of samples. Structs that are samples become flat arrays of this width, with the names that the values have in the
-    /// struct as `fields`.
+    /// Width of samples; `None` if no operation takes samples. A struct that is a sample becomes a flat array, and the names of its
+    /// values in the struct become `fields`.
     pub samples: Option<Width>,
-    /// Fields of clouds. Structs that are clouds become structs of these columns.
+    /// Fields of clouds; `None` if no operation takes clouds. A struct that is a cloud becomes a struct with these fields as
+    /// columns.
     pub cloud: Option<CloudFields>,
-    /// Paths of the values; `None` for the fields of recognised structs.
+    /// Configured paths of the values and of the stamp; `None` if structs are recognised by the names of their fields.
     pub from: Option<FromConfig>,
     /// True if columns of text are skipped, as no operation uses them.
     pub skips_text: bool,
-    /// Joints to take from a struct with joint names, in this order; empty for the joints of the first message.
+    /// Names of the joints to take from a struct with joint names, in this order; empty for the joints of the first message.
     pub joints: Vec<String>,
-    /// True if the velocities of the joints follow their positions, if the struct has velocities.
+    /// True if a sample has the velocities of the joints behind their positions, provided that the struct has velocities.
     pub velocities: bool,
 }
 
-/// Number of values of a sample.
+/// Number of values that a sample must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// Exactly this number of values; samples of other widths are refused.
+    /// Exactly this number of values; a sample of another width is refused.
     Of(usize),
     /// Any number of values.
     Any,
 }
 
-/// Fields to take from a cloud.
+/// Fields that a [`Selection`] takes from a cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloudFields {
-    /// All fields.
+    /// All fields of the cloud.
     All,
     /// The fields x, y and z, and the fields of these names.
     Named(Vec<String>),
@@ -77,7 +79,7 @@ impl CloudFields {
         }
     }
 
-    /// Names of the fields that a cloud must have.
+    /// Names of the fields without which a cloud is refused: x, y, z, and the fields that are named.
     fn names(&self) -> impl Iterator<Item = &str> {
         let others = match self {
             Self::All => &[][..],
@@ -88,7 +90,7 @@ impl CloudFields {
 }
 
 impl Selection {
-    /// Selection for samples of `dim` values.
+    /// Creates a selection for samples of `dim` values.
     pub fn samples(dim: usize, from: Option<FromConfig>) -> Self {
         Self {
             samples: Some(Width::Of(dim)),
@@ -97,7 +99,7 @@ impl Selection {
         }
     }
 
-    /// Selection for samples of any number of values.
+    /// Creates a selection for samples of any number of values; columns of text are skipped.
     pub fn named_samples(from: Option<FromConfig>) -> Self {
         Self {
             samples: Some(Width::Any),
@@ -107,8 +109,8 @@ impl Selection {
         }
     }
 
-    /// Selection for the positions of these joints from a struct with joint names, or for samples of any number of values. With
-    /// `velocities`, the velocities of the joints follow, if the struct has any.
+    /// Creates a selection for the positions of these joints from a struct with joint names, or for samples of any number of
+    /// values. With `velocities`, the velocities of the joints follow, if the struct has any.
     ///
     /// ```
     /// use robocache_stream::Selection;
@@ -133,7 +135,7 @@ impl Selection {
         }
     }
 
-    /// Selection for clouds.
+    /// Creates a selection for clouds with the fields `wanted`; columns of text are skipped.
     pub fn cloud(wanted: CloudFields, from: Option<FromConfig>) -> Self {
         Self {
             cloud: Some(wanted),
@@ -148,7 +150,7 @@ impl Selection {
     /// must.
     ///
     /// # Errors
-    /// If the stamp that `from` names is missing or not a time. The message keeps its stamp then.
+    /// If the stamp that `from` names is missing or not a time. After an error the message has its earlier stamp.
     pub fn restamp(&self, header: &mut Header) -> Result<(), SelectError> {
         let has_own = header.timestamp_ns.is_present() && !header.is_unstamped();
         let stamp_ns = match self.stamp() {
@@ -163,18 +165,18 @@ impl Selection {
         Ok(())
     }
 
-    /// True if `from` takes the stamp from the metadata.
+    /// True if the configuration `from` takes the stamp from a key of the metadata.
     pub fn has_metadata_stamp(&self) -> bool {
         matches!(self.stamp(), Some(StampConfig::Metadata(_)))
     }
 
-    /// True if `from` takes the stamp from the payload.
+    /// True if the configuration `from` takes the stamp from a field of the payload.
     pub fn has_payload_stamp(&self) -> bool {
         matches!(self.stamp(), Some(StampConfig::Path(_) | StampConfig::Number(_)))
     }
 
-    /// The path of the number that `from` takes as the stamp, and its unit; ns if `from` gives no unit. Without a unit, the path
-    /// may also lead to another form of stamp.
+    /// The path in the payload from which `from` takes the stamp, and the unit; ns if `from` gives no unit. Without a unit, the
+    /// path may also lead to a struct or to an Arrow timestamp. `None` if `from` takes no stamp from the payload.
     pub fn number_stamp(&self) -> Option<(&str, TimeUnit)> {
         match self.stamp()? {
             StampConfig::Path(path) => Some((path, TimeUnit::Nanosecond)),
@@ -187,8 +189,8 @@ impl Selection {
         self.from.as_ref()?.stamp.as_ref()
     }
 
-    /// True if a payload of this type already has the form that is made from a struct, as in a recording. If values are taken by
-    /// name, the payload must have names.
+    /// True if a payload of this type already is a sample or a cloud as the selector makes it, as in a recording, and the header
+    /// has a stamp. If `from` takes values by name, the header must also have `fields`.
     fn has_selected_form(&self, schema: &DataType, header: &Header) -> bool {
         let is_named = self.from.as_ref().is_some_and(|from| from.names.is_some());
         let is_whole = match schema {
@@ -239,7 +241,7 @@ impl Selection {
     }
 }
 
-/// Reader of the payloads of one input.
+/// Reader that makes the samples or clouds of a [`Selection`] from the payloads of one input.
 ///
 /// ```
 /// use arrow_array::{ArrayRef, Float64Array, StructArray};
@@ -264,38 +266,38 @@ impl Selection {
 /// ```
 pub struct Selector {
     selection: Selection,
-    /// Type of the last payload; `plan` is for payloads of this type.
+    /// Arrow type of the last payload, which `plan` was made for; `None` before the first payload.
     schema: Option<DataType>,
     plan: Result<Plan, SelectError>,
-    /// Names of the values of a sample. They stay when the type of the payload changes: another type of list, even of an empty
-    /// list, still has the same joints.
+    /// Names of a sample's values; empty until a message gives them. They stay when the type of the payload changes: another type
+    /// of list, even of an empty list, still has the same joints.
     names: Vec<String>,
-    /// Note about the recognised type, to be logged.
+    /// Line for the log that `take_note` has not returned yet.
     note: Option<String>,
-    /// Notes that were logged before.
+    /// Lines of the log about recognised types that have been a `note` already; none becomes a note again.
     logged_notes: Vec<String>,
 }
 
-/// Plan for payloads of one type.
+/// Places of the values, the stamp and the coordinate frame in payloads of one Arrow type.
 #[derive(Default)]
 struct Plan {
     take: Take,
     stamp: Option<Stamp>,
-    /// Path of the coordinate frame.
+    /// Path of the coordinate frame's name.
     frame: Option<Path>,
-    /// Note that names the recognised type and the parts that are taken.
+    /// Line for the log that names the recognised type and the parts that are taken from it.
     recognised: Option<String>,
 }
 
-/// Kind of struct that is recognised by its fields.
+/// Kind of struct that [`recognise`] finds by the names of the struct's fields.
 pub enum Recognised {
     /// A `PointCloud2`, or a struct of points.
     Cloud,
-    /// A sample: the paths of its values, and the path of their names.
+    /// A sample: the paths of its values, and the path of the list of their names, if there is one.
     Sample(Vec<&'static str>, Option<&'static str>),
 }
 
-/// Recognises a struct by its fields, if its type is known.
+/// Recognises a struct by the names of its fields, in any order. Returns `None` if no known type has exactly these fields.
 pub fn recognise(fields: &Fields) -> Option<Recognised> {
     let sample = types::sample(fields).map(|known| Recognised::Sample(known.columns, known.names));
     sample.or_else(|| types::cloud(fields).map(|_| Recognised::Cloud))
@@ -303,7 +305,7 @@ pub fn recognise(fields: &Fields) -> Option<Recognised> {
 
 #[derive(Default)]
 enum Take {
-    /// The unchanged payload.
+    /// The whole payload, unchanged.
     #[default]
     Everything,
     Samples(samples::Samples, Width),
@@ -325,12 +327,13 @@ impl Selector {
         }
     }
 
-    /// Takes the note for the log about the parts that are taken from a recognised struct: one note for each kind of struct.
+    /// Returns the line for the log that is new since the last call: the parts that are taken from a recognised struct, or the form
+    /// of a cloud's times. Each line is returned once.
     pub fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// The counts of rounded and missing numbers so far.
+    /// The counts of rounded and missing numbers since the Arrow type of the payload last changed.
     pub fn losses(&self) -> Losses<'_> {
         match self.taken() {
             Some(Take::Samples(samples, _)) => samples.losses(),
@@ -338,7 +341,8 @@ impl Selector {
         }
     }
 
-    /// Describes how many messages have elements or fields that the first message did not have.
+    /// Describes how many messages have elements or fields that the first message did not have, since the Arrow type of the payload
+    /// last changed. `None` if no message has any.
     pub fn others(&self) -> Option<String> {
         match self.taken()? {
             Take::Samples(samples, _) => samples.others(),
@@ -347,7 +351,8 @@ impl Selector {
         }
     }
 
-    /// Describes the forms in which the times of a cloud's points were read, if they are not the usual forms of the field.
+    /// Describes the units and origins in which the times of a cloud's points were read, and doubts about them. `None` if all are
+    /// usual for the name of the field.
     pub fn times(&self) -> Option<String> {
         match self.taken()? {
             Take::PointCloud2(cloud) => cloud.times.as_ref()?.unusual(),
@@ -356,7 +361,7 @@ impl Selector {
         }
     }
 
-    /// Describes the fields of the clouds so far that are not in a column.
+    /// Describes each field of a cloud that does not become a column, because it has several values or an unknown type.
     pub fn left_out(&self) -> Vec<String> {
         match self.taken() {
             Some(Take::PointCloud2(cloud)) => cloud.left_out.clone(),
@@ -368,11 +373,12 @@ impl Selector {
         self.plan.as_ref().ok().map(|plan| &plan.take)
     }
 
-    /// Reads the selected parts of an Arrow array with this metadata into the allocated memory of `message`. A payload of which no
-    /// parts are selected is read as by [`Message::read`].
+    /// Reads the selected parts of an Arrow array with this metadata into the allocated memory of `message`. If nothing is selected
+    /// from the payload, [`Message::read`] reads it unchanged.
     ///
     /// # Errors
-    /// The errors of [`Message::read`]; [`SelectError`]. The payload can't be used then.
+    /// The errors of [`Message::read`], and [`SelectError`] if a selected part can't be taken. After an error the payload of
+    /// `message` is undefined.
     pub fn read<'a>(
         &mut self,
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -496,7 +502,8 @@ impl Selector {
         Ok(Take::Lists(cloud::Lists::find(paths, fields, wanted)?))
     }
 
-    /// Chooses the parts to take from a recognised struct, and the note about them.
+    /// Chooses the parts to take from a recognised struct, and the line for the log about them; `None` if the struct stays
+    /// unchanged.
     fn take_recognised(&self, fields: &Fields) -> Result<(Take, Option<String>), SelectError> {
         if let Some(dim) = self.selection.samples
             && let Some(known) = types::sample(fields)
@@ -531,12 +538,14 @@ impl Selector {
 }
 
 impl Plan {
-    /// True if parts are taken from the one row of a struct. A struct that stays unchanged may have points in its rows.
+    /// True if `payload` is read as a struct of one row. A struct of which no parts are taken may have any number of rows; its
+    /// stamp is read only if it has exactly one row.
     fn needs_a_row(&self, payload: &StructArray) -> bool {
         !matches!(self.take, Take::Everything) || payload.len() == 1 && payload.is_valid(0)
     }
 
-    /// Reads a payload. If `is_configured`, the configured stamp of the payload goes before that of the metadata.
+    /// Reads a payload of the type that the plan was made for. If `is_configured`, the stamp of the payload replaces the stamp of
+    /// the metadata; else it is used only if the metadata have none.
     fn read(
         &mut self,
         payload: &StructArray,
@@ -551,7 +560,7 @@ impl Plan {
             Some(Err(error)) if is_needed => return Err(error.into()),
             stamp_ns => stamp_ns.and_then(Result::ok),
         };
-        // A stamp of 0 may mean a missing stamp: another stamp of the message goes before it.
+        // A stamp of 0 may mean a missing stamp, so another stamp of the message is preferred.
         let has_other = header.timestamp_ns.is_present();
         if let Some(stamp_ns) = stamp_ns.filter(|&ns| is_needed && !(ns == 0 && has_other)) {
             header.timestamp_ns.set(stamp_ns);

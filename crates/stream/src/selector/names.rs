@@ -1,4 +1,7 @@
 //! Choice of list elements by name.
+//!
+//! The elements are found by their names in every message, so that a sender may change their order. A message that lacks a name is
+//! refused.
 
 use super::SelectError;
 use super::path::{Path, is_text, item_of, text};
@@ -6,7 +9,7 @@ use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Fields};
 use std::ops::Range;
 
-/// Count of messages with names that the first message did not have, and these names.
+/// Count of messages with names that the first message did not have, and up to 64 of these names.
 #[derive(Debug, Default)]
 pub(super) struct NewNames {
     messages: u64,
@@ -14,9 +17,10 @@ pub(super) struct NewNames {
 }
 
 impl NewNames {
+    /// Number of new names that are listed at most, so that a sender can't fill the memory.
     const MOST: usize = 64;
 
-    /// Counts a message with these new names.
+    /// Counts a message that has these new names.
     pub(super) fn add<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.messages += 1;
         for name in names {
@@ -26,7 +30,8 @@ impl NewNames {
         }
     }
 
-    /// Describes the messages that were counted: their number, `what` they have, and the new names. `None` if there are none.
+    /// Describes the messages that were counted: their number, `what` they have, and the new names. `None` if no message was
+    /// counted.
     pub(super) fn line(&self, what: &str) -> Option<String> {
         let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
         let new = match names.is_empty() {
@@ -37,16 +42,17 @@ impl NewNames {
     }
 }
 
-/// Names of a list's elements.
+/// Names of the elements of lists, and the choice of the elements that are taken.
 #[derive(Debug)]
 pub(super) struct Names {
     path: Path,
     /// The names of the elements that are taken; empty until the first message gives them.
     order: Vec<String>,
-    /// Names in the last message.
+    /// Names of all elements in the last message.
     last: Vec<String>,
     /// Indices of the names of `order` in `last`.
     places: Vec<usize>,
+    /// True if `places` is up to date with `order` and `last`.
     has_places: bool,
     /// True if the first message decides which elements are taken; `others` then counts messages with more elements.
     is_of_first: bool,
@@ -54,7 +60,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Finds the names at a path. The elements of `order` are taken; if `order` is empty, those of the first message in its order.
+    /// Finds the list of names at a path. The elements of `order` are taken; if `order` is empty, the elements of the first message
+    /// in its order.
     pub(super) fn find(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
         let is_list = |data_type: &DataType| item_of(data_type).is_some_and(|item| is_text(item.data_type()));
         let (path, _) = Path::typed(path, fields, is_list, "a list of texts")?;
@@ -69,17 +76,17 @@ impl Names {
         })
     }
 
-    /// The path of the names.
+    /// The path of the list of names.
     pub(super) fn key(&self) -> &str {
         self.path.text()
     }
 
-    /// The names of the elements that are taken; empty if not yet known.
+    /// The names of the elements that are taken, in the order of the values; empty until a message gives them.
     pub(super) fn order(&self) -> &[String] {
         &self.order
     }
 
-    /// Finds the elements of a message that are taken.
+    /// Sets `last` and `places` for the lists of a message. An element that is taken but missing is an error.
     pub(super) fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (values, range) = self.path.list(payload)?;
         let is_last = self.has_places
@@ -114,7 +121,7 @@ impl Names {
         }
     }
 
-    /// Describes how many messages have elements that the first message did not have.
+    /// Describes how many messages have elements that the first message did not have; `None` if no message has any.
     pub(super) fn others(&self) -> Option<String> {
         let what = format!(
             "have names in `{}` that the first did not have, whose values are left out",
@@ -128,7 +135,7 @@ impl Names {
         self.last.len()
     }
 
-    /// Indices of the elements that are taken in the lists of the last message.
+    /// Indices, in the lists of the last message, of the elements that are taken.
     pub(super) fn places(&self) -> &[usize] {
         &self.places
     }

@@ -1,4 +1,6 @@
-//! Paths into structs of one row: found once in a schema, followed in every message.
+//! Paths into structs of one row.
+//!
+//! A path is found once in a schema, and followed in every message of this schema. A null on the way is an error.
 
 use super::SelectError;
 use crate::arrow::dtype_of;
@@ -9,7 +11,7 @@ use arrow_schema::{DataType, FieldRef, Fields};
 use robocache_device::Dtype;
 use std::ops::Range;
 
-/// Path of a field in a struct.
+/// Dotted path of a field in a struct, as text and as indices of fields.
 #[derive(Clone, Debug)]
 pub struct Path {
     text: String,
@@ -17,7 +19,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Finds the path of a field below `fields`, and the field.
+    /// Finds the field at the dotted path `text` below `fields`, and returns the path and the field. The error names the first part
+    /// of the path that is missing.
     pub fn find(text: &str, fields: &Fields) -> Result<(Self, FieldRef), SelectError> {
         let (mut steps, mut at, mut fields) = (Vec::new(), 0, fields);
         loop {
@@ -38,7 +41,7 @@ impl Path {
         }
     }
 
-    /// Finds the path of a field below `fields`, and the field, whose type must fit.
+    /// Finds a field as [`find`](Self::find) does. Refuses a field whose type does not fit.
     pub(super) fn typed(
         text: &str,
         fields: &Fields,
@@ -52,19 +55,20 @@ impl Path {
         }
     }
 
-    /// The path of a field in the struct at this path.
+    /// Returns the path of field `name`, of index `step`, in the struct at this path.
     pub fn child(&self, step: usize, name: &str) -> Self {
         let steps = self.steps.iter().copied().chain([step]).collect();
         let text = format!("{}.{name}", self.text);
         Self { text, steps }
     }
 
-    /// Text of the path.
+    /// The text of the path, with dots between the names.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The array of the field in a payload of the schema in which the path was found. Fails if a struct around the field is null.
+    /// The array of the field in a payload of the schema in which the path was found. The error says that a struct around the field
+    /// is null.
     pub fn follow<'a>(&self, payload: &'a StructArray) -> Result<&'a ArrayRef, SelectError> {
         let mut within = payload;
         for (depth, &step) in self.steps.iter().enumerate() {
@@ -80,22 +84,22 @@ impl Path {
         Err(self.is_null())
     }
 
-    /// The elements of the field, which is a list, as a range of an array.
+    /// The elements of the field, which must be a list, as a range of an array.
     pub(super) fn list<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
         first_row(self.follow(payload)?).ok_or_else(|| self.is_null())
     }
 
-    /// The bytes of the field.
+    /// The bytes of the field, which must be a list of uint8 or binary.
     pub(super) fn bytes<'a>(&self, payload: &'a StructArray) -> Result<&'a [u8], SelectError> {
         bytes(self.follow(payload)?).ok_or_else(|| self.is_null())
     }
 
-    /// The integer of the field.
+    /// The integer in the field.
     pub(super) fn integer(&self, payload: &StructArray) -> Result<i128, SelectError> {
         integer(self.follow(payload)?, 0).ok_or_else(|| self.is_null())
     }
 
-    /// The integer of the field, as a size.
+    /// The integer in the field as a size. Refuses negative integers, and integers beyond 32 bits.
     pub(super) fn size(&self, payload: &StructArray) -> Result<usize, SelectError> {
         size(self.integer(payload)?, || self.text.clone())
     }
@@ -106,7 +110,7 @@ impl Path {
     }
 }
 
-/// Converts the integer at `path` to a size.
+/// Converts an integer to a size. Refuses negative integers, and integers beyond 32 bits; `path` names the field for the error.
 pub(super) fn size(value: i128, path: impl FnOnce() -> String) -> Result<usize, SelectError> {
     let no_size = |_| SelectError::value(path(), value, "0 or more");
     Ok(u32::try_from(value).map_err(no_size)? as usize)
@@ -119,7 +123,7 @@ fn within(path: &str) -> String {
     }
 }
 
-/// A number, or a list of numbers, in one row.
+/// Path and type of a field that is a number, or a list of numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
     pub path: Path,
@@ -127,7 +131,7 @@ pub(super) struct Numbers {
     pub is_list: bool,
 }
 
-/// The element field of a list of any kind; `None` for other types.
+/// The element field of a list of any kind; `None` for a type that is not a list.
 pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item),
@@ -156,7 +160,7 @@ fn first_row(array: &ArrayRef) -> Option<(&ArrayRef, Range<usize>)> {
 }
 
 impl Numbers {
-    /// The numbers of a field; `None` if the field does not hold numbers.
+    /// Creates the entry for the field at `path`; `None` if the field does not hold numbers.
     pub(super) fn of(path: &Path, field: &FieldRef) -> Option<Self> {
         let item = item_of(field.data_type());
         Some(Self {
@@ -166,7 +170,7 @@ impl Numbers {
         })
     }
 
-    /// The numbers of a message, as a range of an array. Null numbers are nulls of the array.
+    /// The numbers in a payload, as a range of an array. Null numbers are nulls of the array.
     pub(super) fn find<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
         match self.is_list {
             true => self.path.list(payload),
@@ -175,7 +179,7 @@ impl Numbers {
     }
 }
 
-/// Element `i` of an array of numbers, NaN if it is null.
+/// Element `i` of an array of numbers, as the nearest float64; NaN if the element is null.
 pub fn number(array: &dyn Array, i: usize) -> f64 {
     if array.is_null(i) {
         return f64::NAN;

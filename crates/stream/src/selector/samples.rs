@@ -1,4 +1,6 @@
 //! Samples from structs of one row.
+//!
+//! Values keep the order of their paths. A null becomes NaN, and is counted as missing.
 
 use super::names::Names;
 use super::path::{Numbers, Path, integer, number};
@@ -12,34 +14,36 @@ use robocache_device::Dtype;
 
 const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
 
-/// The places of a sample's values in a schema, in their order.
+/// Reader of the samples in payloads of one Arrow type, by the paths of their values.
 #[derive(Debug)]
 pub(super) struct Samples {
+    /// Paths of the numbers in a struct that make up a sample, in the order of the sample's values.
     numbers: Vec<Numbers>,
-    /// True if the last list may be empty in a message.
+    /// True if the list at the last path may be empty in a message.
     may_lack_last: bool,
-    /// Number of `numbers` that the current message has.
+    /// Number of paths in `numbers` that the current message has: all, or all but the last.
     taken: usize,
     names: Option<Names>,
-    /// float32 if all numbers are float32, else float64.
+    /// Type of a sample's values: float32 if all numbers are float32, else float64.
     dtype: Dtype,
-    /// Names of the values, if they have any.
+    /// Names of a sample's values for the metadata `fields`; empty if the values have no names.
     labels: Vec<String>,
-    /// Number of values of each path.
+    /// Number of values at each path when `labels` was made.
     label_counts: Vec<usize>,
+    /// Losses so far: the integers that were rounded, then the nulls that became NaN.
     losses: [Loss; 2],
 }
 
-/// Counts of numbers that were rounded or missing.
+/// Counts of numbers that were rounded or missing in the payloads of one Arrow type.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses<'a> {
-    /// Integers that were rounded: their number, and the path of the first.
+    /// Number of integers that were rounded, and the path of the first of these integers.
     pub rounded: (u64, &'a str),
-    /// Nulls, which became NaN: their number, and the path of the first.
+    /// Number of nulls, which became NaN, and the path of the first null.
     pub missing: (u64, &'a str),
 }
 
-/// Number of losses, and the index of the field of the first loss.
+/// Number of integers that were rounded, or of nulls, and the index in `Samples::numbers` of the path of the first.
 #[derive(Debug, Default)]
 struct Loss {
     count: u64,
@@ -56,14 +60,14 @@ impl Loss {
 }
 
 impl Samples {
-    /// Finds the samples that a configuration names.
+    /// Finds the paths that a configuration names in a struct with these `fields`.
     pub(super) fn find(config: &FromConfig, fields: &Fields) -> Result<Self, SelectError> {
         let names = config.names.as_ref();
         let names = names.map(|names| Names::find(&names.key, names.order.clone(), fields));
         Self::new(config.columns.iter().map(String::as_str), names.transpose()?, fields)
     }
 
-    /// Finds the samples at these paths. With names, each path must lead to a list.
+    /// Finds the paths of a sample's values in a struct with these `fields`. With names, each path must lead to a list.
     pub(super) fn new<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         names: Option<Names>,
@@ -97,12 +101,12 @@ impl Samples {
         self.may_lack_last = true;
     }
 
-    /// The places of the numbers that the current message has.
+    /// The paths of the numbers that the current message has.
     fn taken(&self) -> &[Numbers] {
         &self.numbers[..self.taken]
     }
 
-    /// Determines which numbers a message has.
+    /// Sets `taken` to the number of paths that a message has.
     fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         self.taken = self.numbers.len();
         if let (true, Some(last)) = (self.may_lack_last, self.numbers.last())
@@ -113,7 +117,7 @@ impl Samples {
         Ok(())
     }
 
-    /// The counts of rounded and missing numbers so far.
+    /// The counts of rounded and missing numbers in all payloads so far.
     pub(super) fn losses(&self) -> Losses<'_> {
         let [rounded, missing] = &self.losses;
         let place = |loss: &Loss| self.numbers.get(loss.first).map_or("", |numbers| numbers.path.text());
@@ -140,12 +144,12 @@ impl Samples {
         Ok(())
     }
 
-    /// The names of the values; empty if unnamed or not yet known.
+    /// The names of a sample's values; empty if the values are not taken by name, or no message has given the names yet.
     pub(super) fn names(&self) -> &[String] {
         self.names.as_ref().map_or(&[], Names::order)
     }
 
-    /// Describes how many messages have elements that the first message did not have.
+    /// Describes how many messages have elements that the first message did not have; `None` if no message has any.
     pub(super) fn others(&self) -> Option<String> {
         let (names, numbers) = (self.names.as_ref()?, self.numbers.first()?);
         names
@@ -153,7 +157,7 @@ impl Samples {
             .map(|words| format!("`{}`: {words}", numbers.path.text()))
     }
 
-    /// Writes the values to `message` as a flat array. Refuses another number of values than `width`.
+    /// Writes the values of a sample to `message` as a flat array. Refuses another number of values than `width`.
     pub(super) fn read(
         &mut self,
         payload: &StructArray,
@@ -199,7 +203,8 @@ impl Samples {
         }
     }
 
-    /// Names the values: by their own names, else by their paths. The elements of a single list without names stay unnamed.
+    /// Sets `fields` to the names of the values or, if the values have no names, to their paths. The elements of a single list
+    /// without names stay unnamed.
     fn label(&mut self, payload: &StructArray, header: &mut Header) -> Result<(), SelectError> {
         let names = self.names.as_ref().map_or(&[][..], Names::order);
         let taken = &self.numbers[..self.taken];
@@ -234,7 +239,7 @@ impl Samples {
         Ok(())
     }
 
-    /// The number of values of a message.
+    /// The number of values of a sample in `payload`.
     fn count(&self, payload: &StructArray) -> Result<usize, SelectError> {
         let mut values = 0;
         for numbers in self.taken() {
@@ -283,7 +288,7 @@ impl Samples {
     }
 }
 
-/// Adds the numbers of a field; if the field is a struct, the numbers of its fields in their order.
+/// Adds the field at `path` to `numbers`; of a struct, each of its fields in their order.
 fn add(path: &Path, field: &FieldRef, numbers: &mut Vec<Numbers>) -> Result<(), SelectError> {
     if let DataType::Struct(fields) = field.data_type() {
         for (step, field) in fields.iter().enumerate() {

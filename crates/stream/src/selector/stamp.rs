@@ -1,4 +1,6 @@
 //! Capture times as other software writes them.
+//!
+//! A time beyond int64 nanoseconds is refused.
 
 use super::path::{Path, integer, number};
 use super::{MetadataStamp, NumberStamp, SelectError};
@@ -10,10 +12,10 @@ use arrow_schema::{DataType, Fields};
 /// Nanoseconds in a second.
 pub(super) const S: i64 = 1_000_000_000;
 
-/// The key under which other nodes send a time in seconds.
+/// The metadata key under which other nodes send a capture time, as a Float in seconds.
 const TIMESTAMP: &str = "timestamp";
 
-/// Place of a stamp in the payload.
+/// Path of the capture time in payloads of one Arrow type.
 #[derive(Debug)]
 pub(super) enum Stamp {
     /// Paths of the seconds, and of the nanoseconds beyond them.
@@ -46,7 +48,7 @@ impl Stamp {
         ))
     }
 
-    /// Finds the number at a path that a configuration names.
+    /// Finds the number at the path of a configured stamp.
     pub(super) fn number(stamp: &NumberStamp, fields: &Fields) -> Result<Self, SelectError> {
         let (path, _) = Path::typed(&stamp.path, fields, DataType::is_numeric, "a number")?;
         Ok(Self::Number(path, stamp.unit.ns()))
@@ -86,7 +88,7 @@ impl Stamp {
     }
 }
 
-/// Reads the time in the first row of an array, ns.
+/// Reads the time in the first row of an array, ns; `None` if the array is not of times or integers.
 fn whole(array: &ArrayRef) -> Option<i128> {
     match array.data_type() {
         DataType::Timestamp(unit, _) => {
@@ -98,7 +100,7 @@ fn whole(array: &ArrayRef) -> Option<i128> {
 }
 
 impl MetadataStamp {
-    /// Reads the time that the metadata have under the key, ns.
+    /// Reads the time that the metadata have under the configured key, ns.
     pub(super) fn read(&self, header: &Header) -> Result<i64, SelectError> {
         let unit = self.unit.ns();
         let value = header.get(&self.metadata);
@@ -116,7 +118,7 @@ impl MetadataStamp {
     }
 }
 
-/// Reads the seconds that other nodes send as a Float under the key `timestamp`, as ns.
+/// Reads the Float under the key `timestamp`, in seconds, as ns; `None` without such a Float.
 pub(super) fn from_seconds(header: &Header) -> Option<i64> {
     match header.other.get(TIMESTAMP)?.as_ref() {
         MetadataRef::Float(seconds) => ns_of(seconds, S),
@@ -124,7 +126,8 @@ pub(super) fn from_seconds(header: &Header) -> Option<i64> {
     }
 }
 
-/// Converts `value` units to nanoseconds, whole units exactly; `None` beyond int64.
+/// Converts `value` in a unit of `unit_ns` ns to nanoseconds. Whole units are exact, and the rest is rounded to 1 ns. `None` beyond
+/// int64.
 pub fn ns_of(value: f64, unit_ns: i64) -> Option<i64> {
     const MAX: f64 = i64::MAX as f64;
     let whole = value.floor();

@@ -1,22 +1,24 @@
 //! Structs that other software sends, by the names of their fields.
+//!
+//! A struct is recognised only if it has exactly the fields of a known type, in any order.
 
 use arrow_schema::Fields;
 
-/// Paths of the coordinate frame: in messages of ROS, and in dora's std types.
+/// Paths of the coordinate frame's name in a struct: of ROS messages, and of dora's std types.
 pub const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
 const ROS_FRAME: &str = "header.frame_id";
 const STD_FRAME: &str = "frame_id";
 
-/// Type of struct that is read as a sample.
+/// Type of struct that is read as a sample, and the fields that are taken from it.
 #[derive(Debug)]
 pub(super) struct SampleType {
-    /// Name of the type.
+    /// Name of the type, such as `sensor_msgs/Imu`.
     pub name: &'static str,
-    /// Paths of the fields that are taken.
+    /// Paths of the fields that are taken, in the order of the sample's values.
     pub columns: Vec<&'static str>,
-    /// Field with the names of the elements that are taken.
+    /// Field that lists the names of the elements that are taken; `None` if elements have no names.
     pub names: Option<&'static str>,
-    /// Field with the velocities of these elements.
+    /// Field that lists the velocities of the elements that are taken; `None` if the type has no velocities.
     pub velocities: Option<&'static str>,
 }
 
@@ -39,7 +41,7 @@ geometry_msgs/TwistStamped     | header twist | twist.linear twist.angular |
 nav_msgs/Odometry              | header child_frame_id pose twist \
                                | pose.pose.position pose.pose.orientation twist.twist.linear twist.twist.angular |";
 
-/// Structs that are read as clouds: type, name and fields.
+/// Structs that are read as clouds: type, name of the type, and fields in any order.
 const CLOUDS: [(CloudType, &str, &str); 4] = [
     (
         CloudType::PointCloud2,
@@ -68,7 +70,7 @@ pub(super) enum CloudType {
     Std,
 }
 
-/// Finds the type of sample that has these fields.
+/// Finds the type of sample that has exactly these fields; `None` if no type has.
 pub(super) fn sample(fields: &Fields) -> Option<SampleType> {
     SAMPLES.lines().find_map(|line| {
         let mut parts = line.split('|').map(str::trim);
@@ -85,7 +87,7 @@ pub(super) fn sample(fields: &Fields) -> Option<SampleType> {
     })
 }
 
-/// Finds the type of cloud that has these fields, and its name.
+/// Finds the type of cloud that has exactly these fields, and the name of the type; `None` if no type has.
 pub(super) fn cloud(fields: &Fields) -> Option<(CloudType, &'static str)> {
     let found = CLOUDS.iter().find(|(_, _, names)| are(fields, names));
     found.map(|&(cloud, name, _)| (cloud, name))

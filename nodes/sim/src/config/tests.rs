@@ -1,3 +1,5 @@
+//! Tests of the section `sim:`: its defaults, and the key, value and range that an error names.
+
 use super::*;
 
 fn parse(yaml: &str) -> SimConfig {

@@ -1,3 +1,5 @@
+//! Compares the ray caster with the scene: points lie on surfaces at their own time, and hits agree with sphere tracing.
+
 use super::*;
 use std::collections::HashMap;
 
@@ -14,7 +16,7 @@ fn norm<const N: usize>(v: [f64; N]) -> f64 {
     v.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// Signed distance to a solid (inside: negative, a bound is enough).
+/// Signed distance from a point to a solid, m: negative inside, where a bound is enough.
 fn distance_to(solid: &Solid, p: [f64; 3]) -> f64 {
     match *solid {
         Solid::Sphere { centre, radius } => norm([0, 1, 2].map(|i| p[i] - centre[i])) - radius,
@@ -39,7 +41,7 @@ fn distance_to(solid: &Solid, p: [f64; 3]) -> f64 {
     }
 }
 
-/// Distance to the nearest surface at `t_ns`, from inside the hall.
+/// Distance from a point inside the hall to the nearest surface at `t_ns`, m.
 fn distance(p: [f64; 3], t_ns: i64) -> f64 {
     let room = (0..3).map(|i| f64::min(p[i] - ROOM.min[i], ROOM.max[i] - p[i]));
     let bodies = STANDING

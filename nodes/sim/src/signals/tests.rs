@@ -1,9 +1,11 @@
+//! Tests of the signals: their values at known times, their period, and the bounds of their derivatives.
+
 use super::*;
 
-/// A multiple of the cycle near the sim's default start.
+/// Multiple of the cycle near the simulation's default start, ns since 1970.
 const MINUTE: i64 = 28_333_333 * CYCLE_NS;
 
-/// Instants that share no factor with any period.
+/// Returns 20000 instants, ns, over some cycles; their step shares no factor with any period.
 fn instants() -> impl Iterator<Item = i64> {
     (0..20_000).map(|i| MINUTE + i * 7_919_317)
 }

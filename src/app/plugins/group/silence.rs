@@ -7,27 +7,27 @@ use robocache_ops::group::Grouper;
 use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 
-/// Period of the lines that say why there is no set.
+/// Shortest time between two lines that say why there is no set.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) struct Silence {
     operation: String,
     inputs: Vec<Input>,
-    /// Time of the last set, or of the start.
+    /// Time of the last set, or of the first check; `None` before both.
     since: Option<Instant>,
-    /// Number of the last set.
+    /// Number of the last set; -1 before the first set.
     last: i64,
-    /// The longest time between two sets.
+    /// Longest time between two sets since the start.
     usual: Duration,
     log_limit: RateLimit,
-    /// Input that is to blame, and the present complaint about it.
+    /// Index of the input that is to blame for a missing set, and its present problem.
     health_issue: Option<(usize, HealthIssue)>,
 }
 
 struct Input {
     name: String,
-    /// Messages since the last set.
+    /// Number of messages since the last set.
     messages: u64,
     is_closed: bool,
 }
@@ -50,7 +50,7 @@ impl Silence {
         }
     }
 
-    /// Complaint about an input.
+    /// Present problem of an input; `None` if the input is not to blame for a missing set.
     pub(super) fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
         let of_input = self.health_issue.as_ref().filter(|(guilty, _)| *guilty == input);
         of_input.map(|(_, health_issue)| health_issue)
@@ -61,7 +61,7 @@ impl Silence {
         self.inputs[input].is_closed = false;
     }
 
-    /// Notes that a member of the set of this number is published; true if it is the first member.
+    /// Records that a message of the set with this number is published. Returns true for the set's first message.
     pub(super) fn set(&mut self, number: i64) -> bool {
         if number == self.last {
             return false;
@@ -99,7 +99,7 @@ impl Silence {
         now + CHECK_EVERY
     }
 
-    /// The reason why there is no set, and the first input that is to blame.
+    /// Returns the index of the first input that is to blame for a missing set, and the reason.
     fn reason<M>(&self, grouper: &Grouper<M>) -> (usize, String) {
         let those = |is_so: fn(&Input) -> bool| {
             let those = || self.inputs.iter().enumerate().filter(|(_, input)| is_so(input));

@@ -1,3 +1,5 @@
+//! Tests of the plugin `group` in a graph: members go out unchanged, losses are counted, and memory stays within its bound.
+
 use super::*;
 use crate::app::{App, Config, Graph, Sink};
 use robocache_device::Dtype;
@@ -26,7 +28,7 @@ impl Sink for Collected {
 }
 
 impl Collected {
-    /// Takes output, stamp in ms, group, span in ms and epoch of each message of a set.
+    /// Removes the collected messages, and returns output, stamp (ms), group, span (ms) and epoch of each member of a set.
     fn take(&mut self) -> Vec<(String, i64, i64, i64, i64)> {
         let sent = std::mem::take(&mut self.0).into_iter().map(|(output, message)| {
             let header = &message.header;
@@ -64,7 +66,7 @@ fn tensor(ms: i64, values: &[f32]) -> Message {
     message
 }
 
-/// Makes a struct with a column of each form.
+/// Makes a cloud of `rows` points with the stamp `ms`: a struct with a scalar, a fixed-size, a ragged and a text column.
 fn cloud(ms: i64, rows: usize) -> Message {
     let mut message = Message::default();
     message.rows = rows;

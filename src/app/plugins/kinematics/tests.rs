@@ -1,3 +1,5 @@
+//! Tests of the plugin `kinematics` in a graph, on a planar arm whose poses are known in closed form.
+
 use crate::app::{App, AppError, Config, Fault, Graph, Sink};
 use robocache_device::Dtype;
 use robocache_ops::kinematics::key;
@@ -72,7 +74,7 @@ fn values(message: &Message) -> Vec<f64> {
     message.flat().unwrap().as_slice().to_vec()
 }
 
-/// Compares to within 1e-12. NaN equals NaN.
+/// Asserts that values are equal to within 1e-12. NaN equals NaN.
 fn assert_near(came: &[f64], wanted: &[f64]) {
     let is_near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12 || a.is_nan() && b.is_nan();
     assert!(

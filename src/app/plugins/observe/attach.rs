@@ -1,4 +1,6 @@
 //! Attached messages: held until no window needs them, and published with each observation.
+//!
+//! Every message of a stream has the form of the stream's first message: any other message is refused.
 
 use super::super::watch::Watch;
 use super::trigger;
@@ -12,35 +14,35 @@ use robocache_stream::{Cells, ColumnLayout, Header, Layout, Message, Payload, fo
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Bytes that a message takes beside its payload.
+/// Estimated bytes that a held message takes besides its payload.
 const OVERHEAD: usize = 4096;
 
-/// The attached streams of an observation.
+/// The attached streams of an observation, with the messages that they hold.
 pub(super) struct Attach {
     inputs: Vec<Input>,
     held: Attached<Message>,
-    /// Number of modalities, whose inputs come first.
+    /// Number of modalities. Their inputs come before those of the attached streams.
     modalities: usize,
     outputs: Vec<String>,
-    /// The form of the output `observation`.
+    /// Layout of the output `observation`, in memory that is reused.
     layout: Layout,
-    /// The values of the window, if they go to two outputs.
+    /// Values of the window, if both `fused` and `observation` are published with them.
     pub values: HostBuf,
-    /// Memory for the name of a key.
+    /// Reused buffer for the name of a metadata key.
     name: String,
 }
 
-/// An attached stream, and the layout of its messages in the last window.
+/// One attached stream, and the layout of its messages in the window that was selected last.
 struct Input {
     form: Option<Form>,
     pool: HeldPools,
     layout: Layout,
-    /// Metadata for the header of its output alone.
+    /// Metadata of the stream's messages. The stream's own output has these keys as they are, `observation` under a prefix.
     header: Header,
     offsets: Vec<i64>,
 }
 
-/// Form that every message of a stream has in common.
+/// Form that every message of a stream has in common, taken from its first message.
 struct Form {
     /// True if the messages are stacked. Otherwise their rows are put one after the other, and each message has its own number
     /// of rows.
@@ -48,12 +50,12 @@ struct Form {
     /// Shape of a message if messages are stacked, else of a row if messages are flat.
     shape: Vec<i64>,
     columns: Vec<ColumnLayout>,
-    /// The keys that are passed on.
+    /// Metadata keys that are copied to the output. They are equal in all messages of the stream.
     header: Header,
 }
 
 impl Attach {
-    /// State of the attached streams of a timeline; `None` if there are none.
+    /// Makes the state of the attached streams of a timeline; `None` if there are no such streams.
     pub(super) fn new(timeline: &Timeline) -> Option<Self> {
         if timeline.attached().is_empty() {
             return None;
@@ -76,7 +78,7 @@ impl Attach {
         })
     }
 
-    /// Index of the attached stream of an input, if it is one.
+    /// Index of the attached stream that an input belongs to; `None` for the input of a modality.
     pub(super) fn stream(&self, input: usize) -> Option<usize> {
         input.checked_sub(self.modalities)
     }
@@ -86,7 +88,7 @@ impl Attach {
         1 + self.inputs.len()
     }
 
-    /// Takes a message of an attached stream.
+    /// Checks the form of an attached stream's message, and holds the message. A refused message is not held.
     pub(super) fn push(
         &mut self,
         aligner: &mut Aligner,
@@ -261,7 +263,7 @@ impl Attach {
     }
 }
 
-/// Writes a column of messages, one after the other, into a column of a payload.
+/// Copies the column `own` of each message, one message after the other, into the column `column` of a payload.
 fn write<'a>(members: impl Iterator<Item = &'a Message>, own: usize, payload: &mut Payload<'_>, column: usize) {
     let mut out = payload.column::<u8>(column);
     for message in members {
@@ -372,7 +374,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Checks that a message is of this form.
+    /// Checks that a message is of this form. The error names what differs, and the value of the first message.
     fn check(&self, message: &Message) -> Result<(), String> {
         let columns = message.columns();
         if columns.is_empty() {

@@ -1,4 +1,6 @@
-//! Publishing of the observations that are due, and of their headers.
+//! Publishes the observations that are due, with their headers.
+//!
+//! Observations go out in the order in which they fall due. A request that was refused before an observation is answered before it.
 
 use super::attach::Attach;
 use super::{Observe, trigger};
@@ -10,7 +12,7 @@ use robocache_ops::align::{Aligner, Destination, Window};
 use robocache_ops::{self as ops, align};
 use robocache_stream::{Header, Layout, form};
 
-/// Most observations that are published in a row before other operations of this process take them.
+/// Largest number of observations that are published before the operations of this process that take them are called.
 const AT_ONCE: usize = 256;
 
 /// Metadata that all observations of an output share.
@@ -18,12 +20,12 @@ pub(super) struct OutputMetadata {
     pub names: Vec<String>,
     pub offsets: Vec<i64>,
     pub layout: Layout,
-    /// The frame of the stream, if the output has one stream.
+    /// Frame of the output's stream, from the stream's last message; `None` if the output has several streams.
     pub frame_id: Option<String>,
 }
 
 impl Observe {
-    /// Publishes the observations that are due, up to a limit. Returns true if none is left.
+    /// Publishes the observations that are due, up to a limit. Returns true if no due observation is left.
     pub(super) fn publish_due(&mut self, out: &mut Outbox<'_>) -> bool {
         let mut published = 0;
         while published < AT_ONCE
@@ -31,7 +33,7 @@ impl Observe {
             && let Some(target) = self.aligner.due()
         {
             published += 1;
-            // Refusals of requests that waited before it come first.
+            // Requests that were refused before this observation are answered first.
             self.answer_refused(out);
             self.watch.observation(self.aligner.timeline());
             if let Some(mut figures) = out.figures() {
@@ -82,7 +84,8 @@ impl Observe {
 }
 
 impl OutputMetadata {
-    /// The outputs of an aligner. `has_frames` is true if each has one stream, whose frame it passes on.
+    /// Makes the metadata of each output of an aligner, in order. `has_frames` is true if each output has one stream, whose frame
+    /// it passes on.
     pub(super) fn of(aligner: &Aligner, has_frames: bool) -> Vec<Self> {
         let timeline = aligner.timeline();
         let published = aligner.outputs().iter().map(|output| {
@@ -98,8 +101,8 @@ impl OutputMetadata {
         published.collect()
     }
 
-    /// Publishes an output of a window, and returns true, if it is wanted. The output may stay on `device`, with its budget.
-    /// The window answers the request with the header `request`, if there is one.
+    /// Publishes output `i` of a window from `device` or from the host. Returns false if nobody takes the output. `request` is the
+    /// header of the request that the window answers.
     fn publish(
         &self,
         i: usize,
@@ -157,7 +160,7 @@ impl OutputMetadata {
         attach.publish_whole(dtype, out, |header| self.describe(window, request, header));
     }
 
-    /// Writes the header of the output whose values were written last.
+    /// Writes the header of an output of the window. The output's values were written just before.
     fn describe(&self, window: &Window<'_>, request: Option<&Header>, header: &mut Header) {
         if let Some(request) = request {
             trigger::answer(header, request);

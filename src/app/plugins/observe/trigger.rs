@@ -1,4 +1,6 @@
 //! Requests and ticks: the times that they ask for, and the metadata of requests until they are answered.
+//!
+//! Each request has exactly one answer: an observation, or a refusal with the reason.
 
 use super::Observe;
 use crate::app::{Fault, Outbox};
@@ -8,7 +10,7 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::time::Instant;
 
-/// The requests that wait, in the order in which they came, in memory that is reused.
+/// Requests that are not answered yet, in the order of their arrival, in memory that is reused.
 #[derive(Default)]
 pub(super) struct Requests {
     waiting: VecDeque<(u64, Instant, Header)>,
@@ -16,37 +18,37 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Keeps the metadata of a request.
+    /// Stores a request's metadata under `number`, by which the timeline identifies the request.
     pub(super) fn put(&mut self, number: u64, header: &Header) {
         let mut kept = self.free.pop().unwrap_or_default();
         kept.copy_from(header);
         self.waiting.push_back((number, Instant::now(), kept));
     }
 
-    /// Takes the metadata of a request out.
+    /// Removes a request and returns its metadata; `None` if no request with this number waits.
     pub(super) fn take(&mut self, number: u64) -> Option<Header> {
         let at = self.waiting.iter().position(|(of, ..)| *of == number)?;
         self.waiting.remove(at).map(|(.., header)| header)
     }
 
-    /// Takes the metadata of the oldest request out.
+    /// Removes the oldest request and returns its metadata; `None` if no request waits.
     pub(super) fn take_oldest(&mut self) -> Option<Header> {
         self.waiting.pop_front().map(|(.., header)| header)
     }
 
-    /// Keeps the memory of metadata, to be reused.
+    /// Keeps the memory of a request's metadata for a later request.
     pub(super) fn give_back(&mut self, header: Option<Header>) {
         self.free.extend(header);
     }
 
-    /// Arrival of the oldest request.
+    /// Arrival of the oldest request; `None` if no request waits.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.waiting.front().map(|&(_, came, _)| came)
     }
 }
 
 impl Observe {
-    /// Handles a request or a tick that came.
+    /// Handles a message of the trigger's input: a request, or a tick of the timer.
     pub(super) fn triggered(&mut self, message: &Message, out: &mut Outbox<'_>) {
         let input = self.trigger_input();
         self.watch.triggered();
@@ -67,7 +69,7 @@ impl Observe {
         }
     }
 
-    /// Answers the requests that waited and are refused.
+    /// Answers the waiting requests that the timeline has refused since the last call.
     pub(super) fn answer_refused(&mut self, out: &mut Outbox<'_>) {
         while let Some((number, refusal)) = self.aligner.timeline_mut().take_refused() {
             if let Some(request) = self.requests.take(number) {
@@ -77,7 +79,7 @@ impl Observe {
         }
     }
 
-    /// Answers a request that gets no observation with the reason, and no row.
+    /// Answers a request that gets no observation: each output sends the reason in a message without rows.
     pub(super) fn refuse(&self, request: &Header, why: &(impl Display + ?Sized), out: &mut Outbox<'_>) {
         let timeline = self.aligner.timeline();
         let whole = self
@@ -110,7 +112,7 @@ fn time(header: &Header) -> Result<Option<i64>, Fault> {
     Ok(header.timestamp_ns.get().filter(|_| !header.is_unstamped()))
 }
 
-/// Begins the header of an answer with the metadata of the request, but for the form of its payload.
+/// Starts the header of an answer with a copy of the request's metadata, without the form of the request's payload.
 pub(super) fn answer(header: &mut Header, request: &Header) {
     header.copy_from(request);
     header.forget_form();

@@ -1,4 +1,6 @@
 //! Finds the stream that is to blame if there is no observation, or if a stream is hardly ever valid.
+//!
+//! The worst defect is named first. If no stream has a defect, all streams that are waited for are named.
 
 use super::{HealthIssue, Level, SAY_AGAIN, SILENT, StreamWatch, Watch, apart};
 use robocache_ops::align::{StreamState, Timeline, TriggerKind};
@@ -6,17 +8,18 @@ use robocache_time::{ns_to_ms, ns_to_s};
 use std::fmt::Write;
 use std::time::Instant;
 
-/// Share of valid observations below which a stream is in error.
+/// Share of valid observations below which a stream counts as hardly ever valid.
 const LEAST_VALID: f64 = 0.1;
 
-/// Fewest observations of which the valid share is judged.
+/// Number of recent observations. From this number on, a stream's share of valid observations is judged.
 const LEAST_OBSERVED: u64 = 4;
 
-/// Greatest distance between streams of one clock: this, ns, or a few of their steps.
+/// Greatest plausible distance of the newest stamps of streams with one clock, ns, unless [`APART_STEPS`] steps of the stream are
+/// longer.
 const APART_NS: i64 = 100_000_000;
 const APART_STEPS: i64 = 3;
 
-/// Possible defects of a stream, the worst first.
+/// Possible defects of a stream that is waited for, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Guilt {
     /// Messages came, but none that can be used.
@@ -75,7 +78,7 @@ impl Watch {
                 };
                 continue;
             };
-            // The distance to the least guilty other stream is told, whichever of the two is to blame.
+            // The text has the distance to the least guilty other stream, whichever of the two is to blame.
             let other = blamed
                 .iter()
                 .rev()
@@ -113,8 +116,9 @@ impl Watch {
         }
     }
 
-    /// Lead of a stream's clock over the others, ns: over the median of `among`, or if they are two, over the one nearer to
-    /// this host's clock. If arrivals are not known, it is the lead of the newest stamp over the newest of all.
+    /// Lead of stream `i`'s clock over the streams `among`, ns; negative if behind, 0 if unknown. Clocks are compared by each last
+    /// stamp minus its arrival. The reference is the median of `among` or, of two streams, the clock nearer to this host's. If
+    /// arrivals are not known, newest stamps are compared, and the reference is the newest of `among`.
     fn apart_ns(&self, i: usize, among: &[usize], states: &[StreamState]) -> i64 {
         let newest = |i: usize| states[i].newest_ns;
         let spoke = || among.iter().copied().filter(|&i| newest(i).is_some());
@@ -132,8 +136,8 @@ impl Watch {
         own_and_reference.map_or(0, |(own, reference)| own.saturating_sub(reference))
     }
 
-    /// Finds the streams that are hardly ever valid, and the stream whose clock is to blame for it. It logs them, the guilty
-    /// stream first.
+    /// Finds the streams that are hardly ever valid, and the stream whose clock is to blame for it. Logs them, the guilty stream
+    /// first, and sets their health issues.
     pub(super) fn look_for_invalid(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
         let ahead = self.ahead_of_all(timeline);
         let mut ailing = Vec::new();
@@ -176,8 +180,8 @@ impl Watch {
         }
     }
 
-    /// The stream whose clock is furthest ahead of the others, and its lead, ns, if streams of one clock are not that far
-    /// apart. The lead follows from arrivals, so the steps between samples have no part in it.
+    /// Index of the stream whose clock is furthest ahead of the other streams, and its lead, ns. `None` if the lead is plausible
+    /// for streams with one clock. If arrivals are known, stamps minus arrivals are compared, without the time between samples.
     fn ahead_of_all(&self, timeline: &Timeline) -> Option<(usize, i64)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         let open: Vec<usize> = (0..states.len()).filter(|&i| states[i].open).collect();
@@ -231,7 +235,7 @@ impl Watch {
 }
 
 impl StreamWatch {
-    /// Share of the last seconds' observations in which the stream is valid, if they are enough to tell.
+    /// Share of recent observations in which the stream is valid; `None` if they are too few to tell.
     fn valid_share(&self, now: Instant) -> Option<f64> {
         let seen = self.seen.get();
         let is_known = seen.observed >= LEAST_OBSERVED && now.saturating_duration_since(self.seen.since()) >= SILENT;
@@ -239,7 +243,7 @@ impl StreamWatch {
     }
 }
 
-/// True if a stream is further from others than streams of one clock are.
+/// True if a stream is further from the others, by `apart_ns`, than streams with one clock are.
 fn is_far(apart_ns: i64, stream: &StreamWatch) -> bool {
     let steps_ns = stream.seen.get().step_ns.saturating_mul(APART_STEPS);
     apart_ns.unsigned_abs() > APART_NS.max(steps_ns).unsigned_abs()

@@ -1,4 +1,6 @@
 //! Watch over one stream: whether it is quiet, and whether its stamps are capture times.
+//!
+//! Each problem of the stamps is reported once. After stamps have stood still and go on, they are judged anew.
 
 use super::SAY_AGAIN;
 use crate::app::diagnostics::{Figure, Recent, is_silent};
@@ -7,14 +9,15 @@ use crate::app::{HealthIssue, Level};
 use robocache_time::{unit_of_pace, unit_of_stamp};
 use std::time::{Duration, Instant};
 
-/// Time that a stream must have been sending before its stamps are judged.
+/// Shortest time over which the pace of a stream's stamps is compared with the wall clock.
 const JUDGE_AFTER: Duration = Duration::from_secs(1);
+/// Number of samples of a stream. From this number on, the pace of its stamps is compared with the wall clock.
 const JUDGE_SAMPLES: u64 = 5;
 
-/// Step back of a stamp, ns, beyond which its clock was set back. A smaller step is a message out of order.
+/// Backward step of a stamp, ns, beyond which the sender's clock counts as set back. A smaller step is a message out of order.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// Kinds of the warnings.
+/// Kind of the warning that stamps seem to be in another unit than ns. Each kind has a rate limit of its own.
 const OTHER_UNIT: &str = "stamps in another unit";
 const CONSTANT: &str = "constant stamps";
 
@@ -22,23 +25,24 @@ const CONSTANT: &str = "constant stamps";
 pub(in crate::app::plugins) struct StreamWatch {
     pub name: String,
     pub samples: u64,
-    /// Messages that could not be used, since the last usable one.
+    /// Number of messages that could not be used since the last usable message.
     pub refused: u64,
-    /// Arrival of the first sample, and of the last sample.
+    /// Arrival of the first sample; `None` before the first sample.
     pub first: Option<Instant>,
+    /// Arrival of the last sample; `None` before the first sample.
     pub last: Option<Instant>,
-    /// Time and stamp from which on its stamps are judged.
+    /// Arrival and stamp (ns) of the sample from which the pace of the stamps is measured.
     since: Option<(Instant, i64)>,
     newest_ns: Option<i64>,
-    /// Arrival of the newest stamp, and the number of samples since that are not newer.
+    /// Arrival of the sample with the newest stamp, and the number of later samples whose stamps are not newer.
     stands: Option<(Instant, u64)>,
-    /// Lead of its last stamp over the arrival, ns.
+    /// Last stamp minus its arrival, ns: positive if the stamp is ahead of this host's clock.
     pub lead_ns: Option<i64>,
-    /// True if the unit of its stamps is known.
+    /// True once the unit of the stamps is judged, so that it is not judged again.
     is_judged: bool,
-    /// Complaint about its stamps, in the words of the log.
+    /// Problem of the stream's stamps, worded as in the log; `None` if there is no problem.
     pub stamp_problem: Option<String>,
-    /// True if the complaint is that its stamps stand still.
+    /// True if the `stamp_problem` is that the stamps stand still.
     is_constant: bool,
     pub(super) seen: Recent<RecentRows>,
     pub said_quiet: RateLimit,
@@ -46,13 +50,13 @@ pub(in crate::app::plugins) struct StreamWatch {
     pub health_issue: Option<HealthIssue>,
 }
 
-/// A stream's part of the observations of the last seconds, in their newest rows.
+/// Counts of a stream's part in the recent observations, from their newest rows.
 pub(super) struct RecentRows {
     pub observed: u64,
     pub valid: u64,
-    /// The greatest age, ns; -1 if there never was a sample.
+    /// Greatest age of the stream's newest sample, ns; -1 if no row had a sample.
     pub age_ns: i64,
-    /// The longest step from a stamp to the next newer one, ns.
+    /// Longest step from a stamp to the next newer stamp, ns.
     pub step_ns: i64,
 }
 
@@ -95,8 +99,8 @@ impl StreamWatch {
         }
     }
 
-    /// Judges its stamps after a sample with this stamp. Returns the kind of the complaint, if it is new; its words are then
-    /// the `stamp_problem`.
+    /// Checks the stream's stamps after a sample with the stamp `stamp_ns`. Returns the kind of a new problem, whose text is in
+    /// `stamp_problem`; `None` if there is no new problem.
     pub(crate) fn judge(&mut self, now: Instant, stamp_ns: i64, arrival_ns: Option<i64>) -> Option<&'static str> {
         let stands = self.step(now, stamp_ns);
         let Some((since, first_ns)) = self.since else {
@@ -141,8 +145,8 @@ impl StreamWatch {
         Some(OTHER_UNIT)
     }
 
-    /// Records the step from its newest stamp so far to a newer one. If its stamps have stood still for too long, returns for
-    /// how long, and over how many samples.
+    /// Records a stamp. If no newer stamp has come for too long, returns the time since the newest stamp came, and the number of
+    /// samples since.
     fn step(&mut self, now: Instant, stamp_ns: i64) -> Option<(Duration, u64)> {
         let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
         let step_ns = stamp_ns.saturating_sub(newest_ns);
@@ -163,7 +167,7 @@ impl StreamWatch {
         None
     }
 
-    /// Makes the complaint about its stamps its ailment, if it has no other.
+    /// Sets the `health_issue` to the problem of the stamps, if the stream has no other health issue.
     pub(crate) fn set_stamp_ailment(&mut self) {
         if self.health_issue.is_none() {
             self.health_issue = self.stamp_problem.as_ref().map(|stamp_problem| HealthIssue {
@@ -174,7 +178,7 @@ impl StreamWatch {
         }
     }
 
-    /// Time for which the stream has been quiet, if it is longer than it should be.
+    /// Time since the last sample, or since `since` if there was none; `None` if it is too short to count as silence.
     pub(crate) fn quiet(&self, now: Instant, since: Instant) -> Option<Duration> {
         let quiet = now.saturating_duration_since(self.last.unwrap_or(since));
         let usual = match (self.first, self.last) {
@@ -186,7 +190,8 @@ impl StreamWatch {
         is_silent(quiet, usual).then_some(quiet)
     }
 
-    /// Warns if it is quiet, at a limited rate. `besides` says what goes on without it.
+    /// Warns if the stream is silent at `now`, at a limited rate. Before its first sample the silence counts from `since`. The text
+    /// `besides` says what goes on without the stream.
     pub(crate) fn warn_if_quiet(&mut self, [now, since]: [Instant; 2], operation: &str, besides: &str) {
         if self.said_quiet.is_due(now, SAY_AGAIN)
             && let Some(quiet) = self.quiet(now, since)
@@ -196,14 +201,14 @@ impl StreamWatch {
         }
     }
 
-    /// Notes a sample that can be used.
+    /// Counts a sample that can be used.
     pub(crate) fn came(&mut self, now: Instant) {
         self.samples += 1;
         self.refused = 0;
         self.last = Some(now);
     }
 
-    /// Formats a silence of this length as the end of a sentence.
+    /// Formats a silence of this length as the predicate of a sentence about the stream.
     pub(crate) fn silence(&self, quiet: Duration) -> String {
         let seconds = quiet.as_secs_f64();
         match self.refused {

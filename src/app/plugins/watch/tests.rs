@@ -1,3 +1,5 @@
+//! Tests that the watch names the right stream and the right cause, and logs at its limited rate.
+
 use super::*;
 use robocache_device::Values;
 use robocache_ops::align::AlignConfig;
@@ -47,7 +49,8 @@ fn it_says_which_stream_is_missing_or_behind_and_by_how_much() {
     assert_eq!(watch.why_silent(now, &timeline), None);
 }
 
-/// Asks which stream is to blame, after 50 samples of both over a second. Samples of `b` come `b_apart_ns` after their stamps.
+/// Returns the stream to blame and the reason, after 50 samples of both streams over a second. Samples of `b` come `b_apart_ns`
+/// after their stamps.
 fn of_clocks(b_apart_ns: i64) -> (usize, String) {
     let mut timeline = timeline("");
     let mut watch = Watch::new("fuse", &timeline);
@@ -105,7 +108,8 @@ fn stamps_in_another_unit_are_to_blame_whoever_is_quiet() {
     );
 }
 
-/// Runs three seconds of observations, and returns the ailing stream and its complaint.
+/// Runs three seconds of observations, with a call of `each` for every sample. Returns the stream with a health issue, and the
+/// issue.
 fn invalid(mut each: impl FnMut(&mut Timeline, &mut Watch, Instant, i64)) -> Option<(usize, HealthIssue)> {
     let keys = "max_wait_ms: 50,";
     let mut timeline = timeline(keys);
@@ -216,7 +220,8 @@ fn it_speaks_after_two_seconds_and_every_ten() {
     assert_eq!(slow.said.last(), None);
 }
 
-/// Returns the times of lines, in s, of a watch that is checked every half second; `each` runs before each check.
+/// Returns the times, s, at which a watch logs a line. The watch is checked every half second for 20 s, and `each` runs before
+/// each check.
 fn said(keys: &str, mut each: impl FnMut(u32, &mut Timeline, &mut Watch, Instant) -> Option<Instant>) -> Vec<u32> {
     let mut timeline = timeline(keys);
     timeline.close(2);

@@ -1,4 +1,4 @@
-//! The features of the dataset, and the streams that they come from.
+//! The features of the dataset, and the streams that they come from. They are fixed when the first frame is written.
 
 use super::Sink;
 use crate::convert::lerobot::config::FeatureConfig;
@@ -11,7 +11,7 @@ use robocache::prelude::Dtype;
 use robocache::time::Interpolation;
 
 impl Sink {
-    /// Creates the dataset, if that is not done yet.
+    /// Creates the writer of the dataset before the first frame; later calls do nothing.
     pub(super) fn open(&mut self, fps: u32) -> eyre::Result<()> {
         if self.writer.is_some() {
             return Ok(());
@@ -56,7 +56,7 @@ impl Sink {
         Feature::new(&config.name, Kind::Numbers(Dtype::Float32), [dim]).with_names(names)
     }
 
-    /// Makes the features that hold validity, ages and times of the others.
+    /// Makes the features `robocache.*`, which hold the validity, the ages and the times of the other features' values.
     fn truth(&self) -> Vec<Feature> {
         let parts = self.fuse.modalities.len() + self.streams.len();
         let names: Vec<&str> = (0..parts).map(|part| self.part_name(part)).collect();
@@ -81,7 +81,7 @@ impl Sink {
         features
     }
 
-    /// The name of a part: the input of a modality, or the feature of a stream.
+    /// The name of a modality or stream by its index among both: the input of a modality, or the feature of a stream.
     pub(super) fn part_name(&self, part: usize) -> &str {
         match part.checked_sub(self.fuse.modalities.len()) {
             None => &self.fuse.modalities[part].input,

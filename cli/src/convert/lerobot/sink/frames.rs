@@ -1,4 +1,5 @@
-//! Frames of observations: which observations are kept, where an episode ends, and the bytes of each feature.
+//! Frames of observations: which observations are kept, where an episode ends, and the bytes of each feature. A value that is not
+//! valid is written only as `on_invalid` says.
 
 use super::{PreviousFrame, Sink};
 use crate::convert::lerobot::config::OnInvalid;
@@ -61,7 +62,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Ends the previous episode if the frame begins another. Counts a hole if the step from the previous frame is longer than
+    /// Ends the previous episode if `begins` is true. Otherwise counts a hole if the time since the previous frame is longer than
     /// `step_ns`.
     fn episode(&mut self, observation: &Observation, begins: bool, begun: usize, step_ns: i64) -> eyre::Result<()> {
         let Some(writer) = &mut self.writer else {

@@ -194,7 +194,8 @@ fn reorder_holds_a_target_back_until_late_samples_are_in_their_place() {
     t.push("a", 25, 5.0, &["10: a=2.5@1"]);
 }
 
-/// Puts the target off until the sample after it is settled too: 12 may still come between 10 and 20.
+/// The target of 10 ms lies between the samples of 8 and 20 ms. It waits as long as a sample such as that of 12 ms may come between
+/// them.
 #[test]
 fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
     let mut t = Script::new("", &["input: a, interpolation: linear, reorder_ms: 15"]);
@@ -207,7 +208,7 @@ fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
     t.push("a", 27, 0.0, &["10: a=12@2"]); // settled up to 12: between 8 at 8 and 16 at 12
 }
 
-/// Gives each stream its own `reorder_ms`.
+/// Streams may have different `reorder_ms`: targets wait for the stream with the longest.
 #[test]
 fn reorder_of_one_stream_holds_the_others_up() {
     let mut t = Script::new("", &["input: a", "input: b, reorder_ms: 5"]);
@@ -217,7 +218,8 @@ fn reorder_of_one_stream_holds_the_others_up() {
     t.push("b", 5, 7.0, &["0: a=1@0 b=5@0"]);
 }
 
-/// The camera can't speak again before 30 ms after its newest frame.
+/// A camera with `min_period_ms: 30` sends no frame sooner than 30 ms after its newest frame, so that targets before then need not
+/// wait.
 #[test]
 fn min_period_sends_what_no_sample_can_come_for() {
     let mut t = Script::new("", &["input: a", "input: camera, min_period_ms: 30"]);
@@ -238,7 +240,7 @@ fn min_period_sends_what_no_sample_can_come_for() {
     );
 }
 
-/// Sends no observation twice: the samples of `a` put it past 100 ms, and time has not gone back when the clock of `b` jumps.
+/// Sends no observation twice: the samples of `a` are past 100 ms, so time has not gone back when the clock of `b` jumps.
 #[test]
 fn what_was_sent_ahead_of_a_sample_is_not_sent_again() {
     let mut t = Script::new(
@@ -282,7 +284,7 @@ fn a_sample_that_comes_sooner_than_min_period_is_counted_as_late() {
     assert_eq!((pushed.late, pushed.too_soon_ns), (false, None));
 }
 
-/// Settles samples that nothing fits between before `reorder_ms` is over.
+/// Samples between which no other sample fits, by `min_period_ms`, count as final before `reorder_ms` is over.
 #[test]
 fn min_period_settles_samples_that_nothing_fits_between() {
     let mut t = Script::new(
@@ -300,7 +302,7 @@ fn min_period_settles_samples_that_nothing_fits_between() {
     );
 }
 
-/// The tangent at the sample after a target needs the one after that.
+/// A curve needs the tangent at the sample after the target, and so the sample after that sample.
 #[test]
 fn a_mode_of_four_samples_waits_for_one_more() {
     for mode in ["cubic", "pchip"] {
@@ -335,8 +337,8 @@ fn a_sample_that_no_window_needs_may_still_settle_those_after_it() {
     t.push("a", 971, 5.0, &["960: a=4@1"]);
 }
 
-/// Measures both in one run, so that the machine's other work slows both down. Samples that each move all later ones take 1,000
-/// times as long.
+/// Measures samples in order and in reverse in one run, so that other work of the machine slows both down. If each sample moved
+/// all later samples, the reverse would take 1,000 times as long.
 #[test]
 fn samples_in_reverse_cost_what_samples_in_order_cost() {
     let seconds = |reverse: bool| {

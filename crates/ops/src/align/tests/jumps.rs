@@ -2,7 +2,7 @@
 
 use super::{MS, Notice, SampleError, Script, Values};
 
-/// A time in ms below 2^61 ns, past which stamps are refused.
+/// A time in the far future, ms, that is still within +-2^61 ns, the range of stamps.
 const FAR: i64 = i64::MAX / 8 / MS;
 
 #[test]
@@ -131,7 +131,7 @@ fn a_stamp_that_can_be_no_time_is_refused_and_the_stream_goes_on() {
     t.push("b", 10, 6.0, &["10: a=2@0 b=6@0"]);
 }
 
-/// Brings one sample with a stamp of the far future, after which the stream goes on: the way back costs an epoch.
+/// One sample has a stamp of the far future, and then the stream goes on. Its way back counts as one clock jump.
 #[test]
 fn a_garbage_stamp_costs_one_epoch_with_max_wait() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a, interpolation: linear", "input: b"]);
@@ -144,7 +144,7 @@ fn a_garbage_stamp_costs_one_epoch_with_max_wait() {
     t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// Skips the targets up to the far future: no other stream holds them up, and they are more than anybody could take.
+/// The targets up to the far future are skipped: no other stream holds them up, and they are too many to send.
 #[test]
 fn a_garbage_stamp_does_not_stall_a_single_stream_that_waits_for_ever() {
     let mut t = Script::new("", &["input: a"]);
@@ -170,7 +170,7 @@ fn a_garbage_stamp_does_not_stall_the_flush_when_all_are_closed() {
     t.close("b", &["1152921504600: a=1@1152921504600 b=6@1152921504590 epoch=1"]);
 }
 
-/// Goes on with the other streams: a sample in the far future is only that.
+/// Observations go on with the other streams, in spite of one sample in the far future.
 #[test]
 fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid() {
     let mut t = Script::new("", &["input: a, interpolation: linear, max_gap_ms: 50", "input: b"]);
@@ -183,8 +183,7 @@ fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid
     t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// Leaves a garbage first stamp behind, also one of the past: the streams that go on are aside then until they have brought 8
-/// samples.
+/// A first stamp in the far future or past does not stop observations: they go on once the running streams have brought 8 samples.
 #[test]
 fn a_garbage_first_stamp_is_left_behind() {
     for far in [FAR, -FAR] {
@@ -209,7 +208,7 @@ fn a_garbage_first_stamp_is_left_behind() {
     }
 }
 
-/// A stream that died keeps nothing back when it closes, however long the others went on.
+/// A stream that died holds no targets back once it is closed, however long the other streams went on.
 #[test]
 fn targets_are_not_skipped_because_they_are_many() {
     for emit_every in [1, 7] {
@@ -306,7 +305,7 @@ fn a_stream_alone_in_the_future_does_not_lead() {
     t.push("a", 10_000, 3.0, &["10000: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// A sample makes no more than `jump_ms` due.
+/// One sample makes targets due for at most `jump_ms`.
 #[test]
 fn a_first_sample_far_ahead_of_a_running_grid_makes_nothing_due() {
     for (ahead, due) in [(3_600_000, 0), (10_001, 0), (10_000, 997)] {
@@ -325,7 +324,7 @@ fn a_first_sample_far_ahead_of_a_running_grid_makes_nothing_due() {
     }
 }
 
-/// The stream that led stops; another one is an hour ahead from the start.
+/// The stream that targets follow stops, while another stream is an hour ahead from the start.
 #[test]
 fn the_clock_moves_to_a_stream_aside_that_goes_on_alone() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -350,7 +349,7 @@ fn the_clock_moves_to_a_stream_aside_that_goes_on_alone() {
     t.push("b", hour + 110, 11.0, &["3600090: a=2@3600080 b=9@0 late=1 epoch=1"]);
 }
 
-/// A stream 5 s ahead leads, dies, and comes back.
+/// Targets follow a stream that is 5 s ahead; it stops, and comes back.
 #[test]
 fn a_leader_that_stops_is_left_aside() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -384,7 +383,7 @@ fn a_leader_that_stops_is_left_aside() {
     t.push("b", 1040, 8.0, &["1020: a=3@10 b=7@9 late=8 epoch=2"]);
 }
 
-/// Moves nothing for samples that a stream brings at once after it was silent: it does not go on alone.
+/// The grid's clock does not move for samples that a stream brings all at once after it was silent.
 #[test]
 fn a_stream_that_catches_up_moves_nothing() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -512,7 +511,7 @@ fn a_sole_stream_leads_and_skips_what_lies_between() {
     );
 }
 
-/// The last stream that is waited for closes, while one that is not is an hour ahead.
+/// The last stream that is waited for closes, while a stream with `wait: false` is an hour ahead.
 #[test]
 fn a_stream_that_is_not_waited_for_makes_nothing_due() {
     for keys in ["max_wait_ms: 20", ""] {
@@ -530,7 +529,7 @@ fn a_stream_that_is_not_waited_for_makes_nothing_due() {
     t.close("b", &[]);
 }
 
-/// Moves nothing for a few late samples: a million grid steps of eleven days are more nanoseconds than int64 holds.
+/// The grid's clock does not move for a few late samples. A million periods of eleven days are more nanoseconds than int64 holds.
 #[test]
 fn observations_further_apart_than_time_goes_leave_nobody_behind() {
     let mut t = Script::new(

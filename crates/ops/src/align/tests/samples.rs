@@ -91,7 +91,7 @@ fn a_sample_of_the_wrong_length_is_dropped_with_both_lengths_said() {
     t.push_all("a", 0, &[1.0, 2.0, 3.0], &["0: a=1,2,3@0"]);
 }
 
-/// Ignores a dropped sample: it shows neither that the stream is past a target nor that it is back.
+/// A dropped sample neither brings its stream past a target nor opens a closed stream.
 #[test]
 fn a_dropped_sample_does_not_open_a_closed_input() {
     let mut t = Script::new("", &["input: a", "input: b"]);
@@ -100,7 +100,7 @@ fn a_dropped_sample_does_not_open_a_closed_input() {
     t.push("a", 0, 1.0, &["0: a=1@0 b=0!@-"]);
 }
 
-/// Pushes samples of a megabyte: a stream may hold 64 of them while it waits.
+/// Samples of 1 MiB: a stream may hold 64 of them while it waits for another stream.
 #[test]
 fn what_waits_for_another_stream_is_bounded() {
     let dim = 1 << 18;

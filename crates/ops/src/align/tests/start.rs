@@ -58,7 +58,7 @@ fn it_is_the_same_whichever_stream_comes_first() {
     t.push("a", 40, 1.5, &["40: a=1.5@0 b=2@9"]);
 }
 
-/// Starts without waiting for such a stream, its first sample included.
+/// Targets start without waiting for a stream with `wait: false`, even if its first sample is there.
 #[test]
 fn a_stream_that_is_not_waited_for_does_not_hold_it_up() {
     let mut t = Script::new("", &["input: a", "input: b, wait: false"]);
@@ -75,7 +75,7 @@ fn an_input_that_closes_without_a_sample_does_not_hold_it_up() {
     t.close("b", &["10: a=1@5 b=0!@-", "20: a=2@0 b=0!@-"]);
 }
 
-/// A sample that comes late, but within `reorder_ms`, may be the first one.
+/// A sample that comes late, but within `reorder_ms`, may be the first sample of its stream.
 #[test]
 fn the_first_sample_is_the_earliest_and_not_the_first_to_come() {
     let mut t = Script::new("", &["input: a, reorder_ms: 20"]);
@@ -107,7 +107,7 @@ fn a_slow_stream_alone_loses_nothing() {
     }
 }
 
-/// Starts at the newest target that is due, and not at one that is still to come, if samples lie off the grid, too.
+/// Targets start at the newest target that is due, and not at a later one, even if samples lie off the grid.
 #[test]
 fn with_max_wait_streams_further_apart_than_a_second_start_at_once() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);

@@ -1,35 +1,46 @@
-//! The grid's clock, G: which streams lead it, which are aside, and when it moves to another stream.
+//! G, the grid's clock: the newest capture time of the streams that lead.
+//!
+//! A stream *leads* if it is open, has `wait: true` and is not aside. It goes *aside* if it is too far ahead of G (`jump_ms`):
+//! targets then neither wait for it nor follow it. G *moves* to another stream if only that stream goes on.
+//!
+//! The rule to keep: with `max_wait_ms`, no stream silences the observations, whatever its stamps are. Without `max_wait_ms`,
+//! no stream is aside and G does not move.
 
 use super::{InputStream, Notice, Timeline, Trigger};
 
-/// The default of `jump_ms` with `max_wait_ms`, ns.
+/// Default of `jump_ms` with `max_wait_ms`, ns.
 const DEFAULT_JUMP: i64 = 10_000_000_000;
 
-/// Number of samples without an observation after which G moves to a stream.
+/// Number of samples of a stream, with no observation in between, from which on the grid's clock may move to the stream.
 const MOVING_SAMPLES: u32 = 8;
 
-/// Lead over G, ns, up to which a stream leads again after a move of G left it aside.
+/// Greatest distance ahead of the grid's clock, ns, at which targets follow a stream again that a move of the clock set aside.
 const MAX_LEAD_AGAIN: i64 = 1_000_000_000;
 
-/// Relation of a stream to G: whether it is aside, and how far it went on without an observation.
+/// Relation of a stream to G, the grid's clock: whether it is set aside as too far ahead, and how far it went on without an
+/// observation.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Lead over G, ns, up to which a sample brings the stream back from aside; `None` if it is not aside.
+    /// Greatest distance ahead of the grid's clock, ns, at which a sample makes targets follow the stream again; `None` unless it
+    /// is set aside.
     aside: Option<i64>,
-    /// Newest time of the stream when it last led, ns, if it has been aside since.
+    /// Newest time of the stream when targets last followed it, ns; `None` unless it is set aside.
     led_until: Option<i64>,
-    /// Number of samples that count since the last observation, and the time by which they advanced, ns.
+    /// Number of samples since the last observation that advanced the stream. Samples that only catch up after a pause do not
+    /// count.
     samples: u32,
+    /// Time by which the samples counted in `samples` advanced the stream, ns.
     advance: i64,
-    /// Progress of G by samples of other streams since the stream's last sample, and its greatest step, ns.
+    /// Progress of the grid's clock by samples of other streams since this stream's last sample, ns.
     missed: i64,
+    /// Greatest single step of the progress in `missed`, ns.
     greatest: i64,
-    /// Time, at most G, up to which samples only catch up and do not count, ns.
+    /// Time up to which samples of the stream only catch up after a pause, and do not count, ns; at most the grid's clock.
     catches_up_to: Option<i64>,
 }
 
 impl Pace {
-    /// Restarts the count of samples.
+    /// Restarts the count of samples. A stream that is set aside stays so.
     fn restart(&mut self) {
         *self = Self {
             aside: self.aside,
@@ -38,15 +49,15 @@ impl Pace {
         };
     }
 
-    /// Moves the times of the stream by `ns`.
+    /// Shifts the stored times of the stream by `ns`, after a change of its latency.
     pub(super) fn shift(&mut self, ns: i64) {
         for time in [&mut self.led_until, &mut self.catches_up_to] {
             *time = time.map(|time| time.saturating_add(ns));
         }
     }
 
-    /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless it only catches up. Returns true
-    /// if it counts. Before the sample, G is `clock`; the longest pause to catch up with is `most`.
+    /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless it only catches up after a pause.
+    /// Returns true if it counts. Before the sample, the grid's clock is `clock`; the longest pause to catch up with is `most` ns.
     fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, most: i64) -> bool {
         let pause = (self.missed - self.greatest).min(most);
         (self.missed, self.greatest) = (0, 0);
@@ -67,7 +78,8 @@ impl Pace {
 }
 
 impl InputStream {
-    /// Returns the newest time of the stream that counts for G.
+    /// Returns the time up to which the grid's clock follows the stream: its newest time, or if it is set aside, its newest time
+    /// when targets last followed it.
     fn leads_until(&self) -> Option<i64> {
         match self.pace.aside {
             None => self.history.newest(),
@@ -75,15 +87,16 @@ impl InputStream {
         }
     }
 
-    /// True if the stream leads while it is open: its configuration has `wait`, and it is not aside.
+    /// True if the grid's clock follows this stream while it is open: it has `wait: true`, and is not set aside as too far ahead.
     fn leads(&self) -> bool {
         self.spec.waits && self.pace.aside.is_none()
     }
 }
 
 impl Timeline {
-    /// Sets G to the newest time of the streams that lead; a stream aside counts with its newest time when it led. Closed
-    /// streams count only if no stream is waited for any more. Without any such time G stays.
+    /// Sets the grid's clock, G, to the newest time of the streams that it follows. A stream that is set aside counts with its
+    /// newest time when targets followed it. Closed streams count only if no stream is waited for any more. Without any such time G
+    /// stays.
     pub(super) fn update_clock(&mut self) {
         let newest = |streams: &mut dyn Iterator<Item = &InputStream>| {
             let waits = streams.filter(|stream| stream.spec.waits);
@@ -96,7 +109,8 @@ impl Timeline {
         self.clock = leading.or(self.clock);
     }
 
-    /// Returns G, but with each stream that leads counted as newer than its newest sample by [`InputStream::ahead`].
+    /// Returns the grid's clock, but with each stream that it follows counted as newer than its newest sample by
+    /// [`InputStream::ahead`].
     pub(super) fn clock_with_lead(&self) -> Option<i64> {
         let all_are_closed = self.waited_for().next().is_none();
         let leading = self
@@ -107,13 +121,14 @@ impl Timeline {
         reach.max().max(self.clock)
     }
 
-    /// Returns the streams that targets wait for: all that are waited for, except those aside.
+    /// Returns the streams that targets wait for: open, with `wait: true`, and not set aside as too far ahead.
     pub(super) fn holding_up(&self) -> impl Iterator<Item = &InputStream> {
         let clock = self.clock;
         self.waited_for().filter(move |stream| !stream.is_aside(clock))
     }
 
-    /// The lead over G of a stream that is aside, ns; `None` for any other stream.
+    /// Distance from the grid's clock to the newest sample of a stream that is set aside as too far ahead, ns; `None` for any other
+    /// stream.
     pub fn aside_ns(&self, stream: usize) -> Option<i64> {
         let (stream, clock) = (&self.streams[stream], self.clock?);
         let is_aside = stream.is_waited_for() && stream.is_aside(Some(clock));
@@ -124,8 +139,8 @@ impl Timeline {
             .map(|newest| newest - clock)
     }
 
-    /// True if a stream leads whatever its stamps are: it is the only one that is waited for, or its samples are the targets.
-    /// Without `max_wait_ms` every stream leads, because targets wait for all of them.
+    /// True if the grid's clock follows a stream whatever its stamps are: targets wait for this stream only, or its samples are the
+    /// targets. Without `max_wait_ms` the clock follows every stream, because targets wait for all of them.
     pub(super) fn always_leads(&self, modality: usize) -> bool {
         self.spec.max_wait.is_none() || self.leader() == Some(modality) || self.is_sole(modality)
     }
@@ -135,14 +150,16 @@ impl Timeline {
         !others.any(|(_, other)| other.is_waited_for())
     }
 
-    /// The greatest lead of a stamp, ns, that is not a clock jump and does not put its stream aside; `None` without a limit.
+    /// Greatest distance, ns, by which a stamp may be ahead of the other streams. A stamp further ahead is a clock jump, or sets
+    /// its stream aside. `None` without a limit.
     pub(super) fn jump_limit(&self, modality: usize) -> Option<i64> {
         let limit = self.streams[modality].spec.jump;
         limit.or(self.spec.max_wait.map(|_| DEFAULT_JUMP))
     }
 
-    /// Updates G after a sample of a stream: decides whether the stream leads, and moves G if need be. Before the sample, G is
-    /// `before`, and the newest time of the stream `old`.
+    /// Updates the grid's clock, G, after a sample of a stream: decides whether targets follow the stream, and moves G to it if
+    /// need be. Before the sample, G is `before`, and the newest time of the stream `old`. `jumped` is true if the sample is a
+    /// clock jump.
     pub(super) fn follow(&mut self, modality: usize, before: Option<i64>, old: Option<i64>, jumped: bool) {
         let newest = self.streams[modality].history.newest();
         let (Some(newest), true) = (newest, self.streams[modality].spec.waits) else {
@@ -176,8 +193,8 @@ impl Timeline {
         }
     }
 
-    /// Decides whether a stream leads; `newest` is its newest time before and after a sample. Returns true if G has to move to
-    /// the stream at once.
+    /// Decides whether targets follow a stream, or set it aside as more than `limit` ahead of `clock`. `newest` is its newest time
+    /// before and after a sample. Returns true if the grid's clock has to move to the stream at once.
     fn judge_lead(&mut self, modality: usize, newest: [Option<i64>; 2], clock: Option<i64>, limit: i64) -> bool {
         let (always, is_sole) = (self.always_leads(modality), self.is_sole(modality));
         let pace = &mut self.streams[modality].pace;
@@ -197,8 +214,8 @@ impl Timeline {
         is_ahead && is_sole
     }
 
-    /// Restarts the count of samples once the due time has gone on by a period, if ticks or requests choose the targets. The
-    /// due time must be one that they can get: not before the start, and with ticks after the last target.
+    /// Restarts the count of samples once the due time has gone on by a period, if ticks or requests choose the targets. The due
+    /// time must be one at which an observation is possible: not before the start, and with ticks after the last target.
     fn follow_due(&mut self) {
         if matches!(self.spec.trigger, Trigger::Grid | Trigger::Stream { .. }) {
             return;
@@ -213,26 +230,29 @@ impl Timeline {
         }
     }
 
-    /// True if a tick or a request would be answered at `due`.
+    /// True if `due` can be a new target: with the trigger `timer` if it is after the last target sent, with any other trigger
+    /// always.
     fn is_new(&self, due: i64) -> bool {
         !matches!(self.spec.trigger, Trigger::Timer(_)) || self.sent_until().is_none_or(|sent| due > sent)
     }
 
-    /// True if `due` is a period or more away from `mark`, the due time when samples were last counted anew.
+    /// True if `due` is a period or more away from `mark`, the due time when samples were last counted anew, or if there is no
+    /// `mark`.
     fn is_period_away(&self, due: i64, mark: Option<i64>) -> bool {
         mark.is_none_or(|mark| due.saturating_sub(mark).saturating_abs() >= self.period_ns())
     }
 
-    /// Returns the furthest that a stream may go on without an observation, ns.
+    /// Returns the time, ns, by which a stream may advance without an observation before the grid's clock moves to it: twice
+    /// `max_wait_ms`, and four times the time between two observations.
     fn may_advance(&self) -> i64 {
         let wait = self.spec.max_wait.unwrap_or(0);
         wait.saturating_mul(2)
             .saturating_add(self.period_ns().saturating_mul(4))
     }
 
-    /// Moves G to a stream that is aside or behind what was sent, as a clock jump. Targets go on at the newest one that
-    /// `max_wait_ms` makes due then. They go on after the last one sent if that is later, unless the stream was behind that one
-    /// when its samples began to count. Streams ahead of the new G go aside.
+    /// Moves the grid's clock, G, to a stream that is set aside, or is behind the last target. This counts as a clock jump. Targets
+    /// go on at the newest time that `max_wait_ms` makes due by the new G. If the last target is later, they go on after it, unless
+    /// the stream was behind that target when its samples began to count. Streams ahead of the new G are set aside.
     fn move_clock(&mut self, modality: usize) {
         let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.spec.max_wait) else {
             return;
@@ -282,14 +302,15 @@ impl Timeline {
         }
     }
 
-    /// Restarts the count of how far streams go on without an observation.
+    /// Restarts, for every stream, the count of samples since the last observation.
     pub(super) fn count_anew(&mut self) {
         for stream in &mut self.streams {
             (stream.pace.samples, stream.pace.advance) = (0, 0);
         }
     }
 
-    /// Updates G after a change of `max_wait_ms`: without it no stream is aside, and no sample counts.
+    /// Updates the grid's clock after a change of `max_wait_ms`. Without `max_wait_ms` no stream is set aside, and no sample
+    /// counts.
     pub(super) fn follow_max_wait(&mut self) {
         if self.spec.max_wait.is_none() {
             self.streams.iter_mut().for_each(|stream| stream.pace = Pace::default());
@@ -298,8 +319,8 @@ impl Timeline {
         self.update_clock();
     }
 
-    /// Decides whether a stream leads after its times moved or it opened. Before that, G is `before`. If no other stream leads,
-    /// G follows this one.
+    /// Decides whether targets follow a stream whose times moved, or which opened, by its distance from the other streams. Before
+    /// that, the grid's clock, G, is `before`. If targets follow no other stream, G follows this one.
     pub(super) fn judge_by_others(&mut self, modality: usize, before: Option<i64>) {
         let newest = self.streams[modality].history.newest();
         let is_waited_for = self.streams[modality].is_waited_for();
@@ -322,7 +343,7 @@ impl Timeline {
 }
 
 impl InputStream {
-    /// True if the stream is aside and its newest time is ahead of G.
+    /// True if the stream is set aside and its newest time is ahead of `clock`, the grid's clock.
     pub(super) fn is_aside(&self, clock: Option<i64>) -> bool {
         self.pace.aside.is_some() && self.history.newest() > clock
     }

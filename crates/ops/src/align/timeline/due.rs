@@ -1,23 +1,26 @@
-//! Decides when an observation is due: the watermark rule, the next target, the first one, clock jumps, and streams
-//! that hold up others.
+//! Decides when an observation is due: the watermark rule, the next target, the first target, and clock jumps.
+//!
+//! A target is due only if the watermark of every stream that holds targets up is at or past it, or if `max_wait_ms` is over.
+//! The head of `timeline.rs` defines G, lead, leader and aside.
 
 use super::{InputStream, Notice, Target, Timeline, Trigger};
 use crate::align::Rows;
 use crate::align::spec::MAX_LOOK_BACK;
 
-/// Most targets that may fall due at once: more count as a clock jump, because nobody could take them. Without `max_wait_ms` a
-/// stream may have waited for another for days, so the bound is wide; with it, `jump_ms` is the bound.
+/// Greatest number of targets that may fall due at once; more are taken for a clock jump. Without `max_wait_ms` a stream may
+/// have waited for another for days, so the bound is wide. With `max_wait_ms`, `jump_ms` is the bound.
 const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
 
-/// Greatest distance of a first target behind the time that `max_wait_ms` has made due, ns. Targets further behind are skipped.
+/// Greatest distance, ns, of the first target behind the time that `max_wait_ms` has made due. Targets further behind are
+/// skipped.
 const START_HORIZON: i64 = 1_000_000_000;
 
-/// The target that comes next, due or not.
+/// Next target, which may not be due yet.
 pub(super) struct NextTarget {
     pub time_ns: i64,
-    /// True if targets start without the streams that are behind.
+    /// True if this is a first target that does not wait for streams whose samples are far behind it.
     pub leaves_behind: bool,
-    /// Number of the request that the target answers.
+    /// Number of the request that the target answers; `None` if another trigger made the target.
     pub request: Option<u64>,
     pub is_deterministic: bool,
 }
@@ -67,7 +70,7 @@ impl Timeline {
         Some(self.send(next))
     }
 
-    /// Counts a target as sent.
+    /// Marks a target as sent, and returns it with the counts for its observation.
     fn send(&mut self, next: NextTarget) -> Target {
         let (time, sent) = (next.time_ns, self.sent_until());
         if next.leaves_behind {
@@ -113,15 +116,15 @@ impl Timeline {
         Some(NextTarget::at(next))
     }
 
-    /// Returns the earliest target that may come in place of `next`: after a clock jump the grid starts anew right after the
-    /// last target sent, whatever `emit_every` is.
+    /// Returns the earliest target that may come in place of `next`, ns. After a clock jump, targets begin anew at the first period
+    /// of `rate_hz` after the last target, whatever `emit_every` is.
     pub(super) fn earliest(&self, next: i64) -> i64 {
         self.back(next, self.spec.emit_every - 1)
     }
 
-    /// Returns the next target of the leader's samples: the first that is at least the `every`-th after the last target, and at
-    /// least `min_interval` later. If targets begin anew, it is the first sample at or after the [start](Self::start) that
-    /// follows the last target by `min_interval` or more.
+    /// Returns the next target among the samples of modality `leader`: the first that is at least the `every`-th after the last
+    /// target, and at least `min_interval` later. If targets begin anew, it is the first sample at or after the
+    /// [start](Self::start) that follows the last target by `min_interval` or more.
     fn next_of_leader(&mut self, leader: usize, every: usize, min_interval: i64) -> Option<NextTarget> {
         let sent = self.sent_until();
         let runs = self.next.is_some();
@@ -144,7 +147,7 @@ impl Timeline {
         Some(next)
     }
 
-    /// Returns the newest time that is due, if the timer has ticked and the time is after the last target.
+    /// Returns the target at `until`, the newest time that is due, if the timer has ticked and that time is after the last target.
     fn next_at_tick(&mut self, until: i64) -> Option<NextTarget> {
         if !self.has_begun(until) {
             return None;
@@ -158,8 +161,8 @@ impl Timeline {
         })
     }
 
-    /// True if targets of ticks and requests have begun: the due time has reached the [start](Self::start). Nothing is
-    /// forgotten before that, or the start would move.
+    /// True if targets of ticks and requests have begun: the due time, `until`, has reached the [start](Self::start). Before they
+    /// begin no sample is dropped, because the start would move.
     pub(super) fn has_begun(&mut self, until: i64) -> bool {
         if self.next.is_none()
             && let Some(start) = self.start().filter(|&start| start <= until)
@@ -169,8 +172,8 @@ impl Timeline {
         self.next.is_some()
     }
 
-    /// Returns the time from a target to the newest sample of the streams that are waited for when the target falls due, ns. It
-    /// supposes that all samples came in the order of their times, so it does not depend on their arrival.
+    /// Returns the time from a target to the newest sample of the streams that are waited for when the target falls due, ns.
+    /// The result supposes that all samples came in the order of their times, so it does not depend on their arrival.
     pub fn wait_ns(&self, target: &Target) -> i64 {
         let time = target.time_ns;
         let clock = self.clock;
@@ -193,8 +196,8 @@ impl Timeline {
         past.or(clock).map_or(0, |newest| newest - time)
     }
 
-    /// Returns the time up to which targets are due: the watermark of every stream that holds them up is at or past it, or
-    /// `max_wait_ms` is over.
+    /// Returns the time up to which targets are due; `None` if no target can be. The watermark of every stream that targets wait
+    /// for is at or past that time, or `max_wait_ms` is over.
     pub(super) fn due_until(&self) -> Option<i64> {
         let clock = self.clock?;
         let mut watermarks = self.holding_up().map(InputStream::watermark);
@@ -237,8 +240,9 @@ impl Timeline {
         self.spec.grid.time(self.spec.grid.index_at_or_before(time))
     }
 
-    /// Returns the time that `max_wait_ms` has made due, if the first target is so far behind it that the clocks of streams
-    /// disagree. Until a second stream has a sample, the first sample of the only stream stands for G: that stream may be slow.
+    /// Returns the time that `max_wait_ms` has made due, if `first`, the first target, is far enough behind it that the clocks of
+    /// streams disagree. Until a second stream has a sample, the first sample of the only stream stands for the grid's clock: that
+    /// stream may be slow.
     fn due_at_start(&self, first: i64) -> Option<i64> {
         let (wait, clock) = (self.spec.max_wait?, self.clock?);
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
@@ -290,9 +294,9 @@ impl Timeline {
         self.streams.iter().filter(|stream| stream.is_waited_for())
     }
 
-    /// Returns the distance of a sample at `time` from the newest of its stream, if it is a clock jump. That is back by more
-    /// than `reset_ms`, or ahead by more than `jump_ms`, of this newest and of the newest of each stream that is waited for.
-    /// Only a stream that [always leads](Self::always_leads), or that no target waits for, can jump ahead.
+    /// Returns the distance of a sample at `time` from the newest of its stream, ns, if the sample is a clock jump. It is one if it
+    /// goes back by more than `reset_ms`, or is more than `jump_ms` ahead of this stream and of every stream that is waited for.
+    /// Only a stream that the grid's clock [always follows](Self::always_leads), or that no target waits for, can jump ahead.
     pub(super) fn jump(&self, modality: usize, time: i64) -> Option<i64> {
         let stream = &self.streams[modality];
         let own = time - stream.history.newest()?;
@@ -307,7 +311,7 @@ impl Timeline {
         (own > limit && may_jump && is_alone).then_some(own)
     }
 
-    /// Lets targets begin anew on what the histories hold, after a clock jump.
+    /// Counts a clock jump: targets begin anew from the samples held, and requests that wait for a time are refused.
     pub(super) fn restart(&mut self) {
         self.epoch += 1;
         self.next = None;
@@ -333,7 +337,7 @@ impl Timeline {
         self.forget_before(oldest_row);
     }
 
-    /// Drops the samples that no window needs after target `sent` of a leader.
+    /// Drops the samples that no window needs after the target `sent`, a sample of modality `leader`.
     fn forget_for_leader(&mut self, leader: usize, sent: i64) {
         let Trigger::Stream {
             rows: Rows::Samples, ..

@@ -1,4 +1,7 @@
 //! Requests for observations: which are taken, which wait, and which are refused.
+//!
+//! Every request that is taken is answered once, with an observation or a [`Refusal`]. A request that waits holds up the
+//! requests after it. G is the newest sample of the streams that targets follow (see `timeline.rs`).
 
 use super::due::NextTarget;
 use super::{Timeline, Trigger};
@@ -6,22 +9,22 @@ use crate::align::spec::MAX_LOOK_BACK;
 use robocache_time::is_stamp_in_range;
 use robocache_time::ns_to_s;
 
-/// Most requests that may wait.
+/// Greatest number of requests that may wait for an answer.
 const MAX_WAITING: usize = 256;
 
-/// Greatest lead of a request's time over the newest sample, ns.
+/// Greatest distance of a requested time ahead of the newest sample, ns.
 const MAX_AHEAD: i64 = 10_000_000_000;
 
-/// The reason why a request gets no observation.
+/// Reason why a request gets no observation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The limit of requests that wait is reached.
+    /// 256 requests wait for an answer already, the greatest number allowed.
     #[error("{MAX_WAITING} requests are waiting already (allowed: {MAX_WAITING})")]
     TooMany,
-    /// The requested time is out of range.
+    /// The requested time, ns, is not within +-2^61.
     #[error("it asks for {0} ns, which is out of range (allowed: +-2^61)")]
     OutOfRange(i64),
-    /// The requested time is so old that its samples may be forgotten.
+    /// The requested time is so old that the samples around it may have been dropped.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
         ns_to_s(*behind_ns),
@@ -30,10 +33,10 @@ pub enum Refusal {
     LongPast {
         /// The requested time, ns.
         asked_ns: i64,
-        /// Distance of that time before the newest time that is due, ns.
+        /// Distance from the requested time to the newest time that is due, ns.
         behind_ns: i64,
     },
-    /// The requested time is too far ahead.
+    /// The requested time is more than 10 s ahead of the newest sample.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s ahead of the newest sample (allowed: up to {} s ahead)",
         ns_to_s(*ahead_ns),
@@ -42,10 +45,10 @@ pub enum Refusal {
     FarAhead {
         /// The requested time, ns.
         asked_ns: i64,
-        /// Lead of that time over the newest sample, ns.
+        /// Distance from the newest sample to the requested time, ns.
         ahead_ns: i64,
     },
-    /// A clock jumped while the request waited for this time, which may mean another time now.
+    /// A clock jumped while the request waited for this time, ns, which may mean another instant now.
     #[error("a clock jumped while the request for {0} ns waited")]
     Jumped(i64),
     /// Every stream that is waited for is closed, so that nothing will make the requested time due.
@@ -53,7 +56,7 @@ pub enum Refusal {
     Closed,
 }
 
-/// A request that waits.
+/// A request whose target is not due yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRequest {
     number: u64,
@@ -62,12 +65,12 @@ pub(super) struct PendingRequest {
 }
 
 impl Timeline {
-    /// Takes a request for the observation at a time, or at the newest time that is due, and returns its number. Requests are
-    /// answered in order of arrival: [`Target::request`](super::Target::request). Call [`due`](Self::due) after each request,
-    /// and then [`take_refused`](Self::take_refused).
+    /// Takes a request for the observation at `time_ns`, or at the newest time that is due, and returns the number of the
+    /// request. Requests are answered in order of arrival: [`Target::request`](super::Target::request). Call [`due`](Self::due)
+    /// after each request, and then [`take_refused`](Self::take_refused).
     ///
     /// # Errors
-    /// The reason why the request is refused at once.
+    /// [`Refusal`]: the reason why the request is refused at once.
     ///
     /// # Panics
     /// If the trigger is not `request`.
@@ -88,12 +91,13 @@ impl Timeline {
         Ok(number)
     }
 
-    /// Number of requests that wait.
+    /// Number of requests whose target is not due yet.
     pub fn waiting_requests(&self) -> usize {
         self.pending.len()
     }
 
-    /// Takes the next request that was refused after it waited.
+    /// Takes the next request that was refused after it waited: its number from [`ask`](Self::ask), and the reason. `None` if
+    /// there is none.
     pub fn take_refused(&mut self) -> Option<(u64, Refusal)> {
         self.refused.pop_front()
     }
@@ -119,7 +123,7 @@ impl Timeline {
         }
     }
 
-    /// Judges the requests that wait, now that the first sample of all tells the time.
+    /// Refuses the waiting requests whose time is out of bounds. The first sample calls for it, because no bound is known before.
     pub(super) fn judge_waiting(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|ask| match ask.time_ns.map(|time| self.judge(time)) {

@@ -1,20 +1,23 @@
-//! Choice of the targets by the trigger, and of the rows of a window.
+//! Targets of each trigger, and times of the rows of a window.
+//!
+//! The times of the rows follow from the target and the configuration alone, or with `rows: samples` from the samples of the
+//! trigger's stream.
 
 use super::{Target, Timeline, Trigger};
 use crate::align::{Rows, TriggerKind};
 
-/// A row of a window.
+/// Time of one row of a window, and whether anything in the row can be valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The time of the row, ns.
+    /// Time of the row, ns.
     pub time_ns: i64,
-    /// True unless the row lies before the first sample of the trigger's stream. Nothing is valid in such a row, and its time
-    /// goes on before that sample in steps of the grid.
+    /// True unless the row lies before the first sample of the trigger's stream. Rows before that sample have no valid value, and
+    /// their times are periods of `rate_hz` apart.
     pub is_there: bool,
 }
 
 impl Timeline {
-    /// The kind of trigger that makes an observation.
+    /// Kind of the configured trigger; [`TriggerKind::Grid`] if none is configured.
     pub fn trigger(&self) -> TriggerKind {
         match self.spec.trigger {
             Trigger::Grid => TriggerKind::Grid,
@@ -24,7 +27,7 @@ impl Timeline {
         }
     }
 
-    /// The modality whose samples are the targets.
+    /// Modality whose samples are the targets; `None` unless the trigger is `stream`.
     pub fn leader(&self) -> Option<usize> {
         match self.spec.trigger {
             Trigger::Stream { leader, .. } => Some(leader),
@@ -32,7 +35,7 @@ impl Timeline {
         }
     }
 
-    /// Number of samples of the leader for each target; 1 without a leader.
+    /// Number of samples of the trigger's stream for each target; 1 unless the trigger is `stream`.
     pub fn every(&self) -> u64 {
         match self.spec.trigger {
             Trigger::Stream { every, .. } => every as u64,
@@ -40,7 +43,7 @@ impl Timeline {
         }
     }
 
-    /// The least time between targets that are a leader's samples, ns; 0 without a leader.
+    /// Smallest time between two targets that are samples of the trigger's stream, ns; 0 unless the trigger is `stream`.
     pub fn min_interval_ns(&self) -> i64 {
         match self.spec.trigger {
             Trigger::Stream { min_interval, .. } => min_interval,
@@ -48,7 +51,7 @@ impl Timeline {
         }
     }
 
-    /// The input of requests or ticks, which no modality has.
+    /// Name of the input that brings requests or ticks; `None` unless the trigger is `request` or `timer`.
     pub fn trigger_input(&self) -> Option<&str> {
         match &self.spec.trigger {
             Trigger::Request(input) | Trigger::Timer(input) => Some(input),
@@ -72,7 +75,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the row that is `samples` samples of a stream before its newest one at or before `time`.
+    /// Returns the row that is `samples` samples of a stream before its newest sample at or before `time`.
     pub(super) fn sample_before(&self, modality: usize, time: i64, samples: i64) -> Row {
         let history = &self.streams[modality].history;
         let at = history.until(time) as i64 - 1 - samples;
@@ -88,7 +91,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the time that is `steps` grid steps before `time`, ns.
+    /// Returns the time that is `steps` periods of `rate_hz` before `time`, ns.
     pub(super) fn back(&self, time: i64, steps: i64) -> i64 {
         let distance = steps.checked_mul(self.spec.grid.period());
         match distance.and_then(|distance| time.checked_sub(distance)) {

@@ -1,5 +1,5 @@
-//! AVX2 versions of the two loops that compilers don't vectorize. Each gives the same bits as the function of its name in
-//! [`cells`](super::cells) or [`values`](super::values).
+//! AVX2 versions of the two loops that compilers don't vectorize. Each gives the same bits as the function of the same
+//! name in [`cells`](super::cells) or [`values`](super::values).
 
 use super::super::grid::VoxelGrid;
 use super::cells::{Bitmap, Indexed, Kept, set_bit};
@@ -7,10 +7,10 @@ use super::sums::Row;
 use super::values::{TABLE, to_f64};
 use std::arch::x86_64::*;
 
-/// Points that are processed together.
+/// Number of points that are processed together: the float32 values of a 256-bit register.
 const LANES: usize = 8;
 
-/// See [`index`](super::index).
+/// The AVX2 version of [`index`](super::index).
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     let Bitmap { words, used } = bitmap;
@@ -67,7 +67,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
         }
         let mut finite = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
         for p in p {
-            // Zero times a finite value is 0, and times any other value NaN.
+            // Zero times a finite value is 0; zero times any other value is NaN.
             let zero = _mm256_mul_ps(p, _mm256_setzero_ps());
             finite = _mm256_and_ps(finite, _mm256_cmp_ps::<_CMP_ORD_Q>(zero, zero));
         }
@@ -92,7 +92,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     indexed
 }
 
-/// See [`features`](super::features).
+/// The AVX2 version of [`features`](super::features).
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     let unit = _mm256_setr_pd(units[0], units[1], units[2], 1.0);

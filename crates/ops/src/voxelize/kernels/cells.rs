@@ -1,23 +1,26 @@
-//! Finds the cells of points, and ranks the occupied cells of a bitmap.
+//! Finds the cells of points, and ranks the occupied cells of a bitmap. Each point takes the same float32 operations as
+//! on the device.
 
 use super::super::grid::VoxelGrid;
 use robocache_geometry::RigidTransform;
 
-/// A bitmap of cells, and the bitmap of its words in use. In both, item `i` is bit `i % 64` of word `i / 64`.
+/// A bitmap of occupied cells, and a second bitmap that marks the words in use of the first. In both, item `i` is bit
+/// `i % 64` of word `i / 64`.
 pub(crate) struct Bitmap<'a> {
     pub words: &'a mut [u64],
     pub used: &'a mut [u64],
 }
 
-/// The points of a block that are in the grid.
+/// Lists of the points of a block that are in the grid. Each list is at least [`INDEX_SLACK`] elements longer than the
+/// block.
 pub(crate) struct Kept<'a> {
-    /// Cells of the points.
+    /// Cells of the points that are in the grid.
     pub cells: &'a mut [u32],
-    /// Indices of the points in the block.
+    /// Indices, within the block, of the points that are in the grid.
     pub indices: &'a mut [u16],
 }
 
-/// Result of indexing points.
+/// Counts of a block's points: points with finite coordinates, and points in the grid.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Indexed {
     pub finite: u32,
@@ -26,7 +29,7 @@ pub(crate) struct Indexed {
 }
 
 kernel! {
-    /// Applies a transform to coordinates, in float32 and with the operations in this order.
+    /// Applies a rigid transform to coordinates in float32. The order of the operations is the same as on the device.
     fn transform(transform: &RigidTransform<f32>, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
         let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
@@ -39,7 +42,7 @@ kernel! {
     }
 }
 
-/// Puts a cell into the bitmap.
+/// Marks a cell as occupied in the bitmap `words`, and its word in `used`.
 ///
 /// # Safety
 /// `cell` is a cell of the grid that the bitmap was made for.
@@ -53,10 +56,11 @@ pub(super) unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
     }
 }
 
-/// Number of elements that `kept` must have beyond the points.
+/// Number of elements that the lists of [`Kept`] must have beyond the number of points.
 pub(crate) const INDEX_SLACK: usize = 16;
 
-/// Finds the cells of a block of points. Puts the cells in the grid into the bitmap, and lists them in `kept`.
+/// Finds the cells of a block of points. Marks the cells of the points in the grid in the bitmap, and lists these cells
+/// and points in `kept`.
 pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     const LANES: usize = INDEX_SLACK;
     let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
@@ -93,7 +97,7 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
             keep[i] = u32::from(inside);
             indexed.finite += u32::from(finite);
         }
-        // Without a branch: a point that is not kept sets no bit, and the next point overwrites it.
+        // Without a branch: a point that is not kept sets no bit, and the next point overwrites its entry.
         for (i, (&cell, &keep)) in cells.iter().zip(&keep).enumerate() {
             let word = cell as usize / 64;
             bitmap.words[word] |= u64::from(keep) << (cell % 64);
@@ -106,7 +110,8 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     indexed
 }
 
-/// Cells that are listed at a time. The list of [`rank`] needs room for that many beyond the occupied cells.
+/// Number of cells that [`rank`] lists at a time. The list needs room for this number of entries beyond the occupied
+/// cells.
 pub(crate) const LIST_STEP: usize = 4;
 
 kernel! {
@@ -123,7 +128,7 @@ kernel! {
                 let mut word = words[i];
                 let (mut at, first) = (rank, (i as u32).wrapping_mul(64));
                 rank += word.count_ones() as usize;
-                // A few at a time, without a branch for each: the next cells overwrite the entries that are too many.
+                // A few cells at a time, without a branch for each: the next cells overwrite the surplus entries.
                 while at < rank {
                     for cell in &mut list[at..at + LIST_STEP] {
                         *cell = first.wrapping_add(word.trailing_zeros());
@@ -137,7 +142,8 @@ kernel! {
     }
 }
 
-/// Divides by a number with a multiplication (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019).
+/// Divisor of u32 numbers, for division by a multiplication (Lemire, Kaser, Kurz: Faster remainder by direct
+/// computation, 2019).
 #[derive(Clone, Copy)]
 struct Divisor(u64);
 
@@ -156,7 +162,7 @@ impl Divisor {
 }
 
 kernel! {
-    /// Writes the coordinates of cells, x y z of each.
+    /// Writes the indices x, y, z of each cell to `coords`.
     fn coordinates(cells: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
         let (by_ny, by_nz) = (Divisor::new(ny), Divisor::new(nz));
         for (&cell, out) in cells.iter().zip(coords.chunks_exact_mut(3)) {
@@ -169,7 +175,7 @@ kernel! {
     }
 }
 
-/// The rank of a cell in a bitmap.
+/// The rank of a cell: the number of occupied cells before it.
 #[inline(always)]
 fn rank_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
     let word = cell as usize / 64;

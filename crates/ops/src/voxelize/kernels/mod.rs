@@ -1,7 +1,7 @@
-//! The hot loops, each compiled for any CPU and for AVX2, with the same bits.
+//! The hot loops of voxel grids on the CPU, each compiled for any CPU and for AVX2, with the same bits.
 
-/// Defines a function twice: for the crate's target, and for x86-64 CPUs with AVX2, BMI and popcnt. The second version runs
-/// if the CPU has these features. None of them changes a result: FMA is not among them.
+/// Defines a function twice: for the crate's target, and for x86-64 CPUs with AVX2, BMI and popcnt. The second version
+/// runs if the CPU has these features. No feature changes a result: FMA is not among the features.
 macro_rules! kernel {
     ($(#[$meta:meta])* fn $name:ident($($arg:ident: $T:ty),* $(,)?) $(-> $R:ty)? $body:block) => {
         $(#[$meta])*
@@ -42,10 +42,10 @@ pub(super) use sums::{
 };
 pub(super) use values::{TABLE_COUNT, TABLE_ONE, counts, extremes, means, means_of_axis, means_of_usable};
 
-/// Points that are processed at a time, so that their data stays in the cache.
+/// Number of points of a block: few enough that their data stays in the cache.
 pub(super) const BLOCK: usize = 1024;
 
-/// The positions of the bits that are set, ascending.
+/// The positions of the bits that are set in `word`, ascending.
 #[inline(always)]
 pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -67,7 +67,8 @@ fn has_avx2() -> bool {
         && is_x86_feature_detected!("popcnt")
 }
 
-/// Finds the cells of a block of points. Puts the cells in the grid into the bitmap, and lists them in `kept`.
+/// Finds the cells of a block of points. Marks the cells of the points in the grid in the bitmap, and lists these cells
+/// and points in `kept`.
 pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
@@ -77,7 +78,8 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     cells::index(grid, xyz, bitmap, kept)
 }
 
-/// Writes the features of rows: feature `i` is entry `columns[i]` of the row's table.
+/// Writes the features of rows. Feature `i` is entry `columns[i]` of the row's table: mean x, y and z, count, 1.
+/// `units` are the values of 1 in the sums of x, y and z.
 pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     debug_assert!(columns.len() <= values::TABLE && out.len() == rows.len() * columns.len());
     #[cfg(target_arch = "x86_64")]

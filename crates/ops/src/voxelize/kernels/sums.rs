@@ -1,8 +1,9 @@
-//! Adds points to the sums and extremes of their cells.
+//! Adds points to the sums and extremes of their cells. Sums are of integers, so that the order of the points changes
+//! no bit.
 
 use super::BLOCK;
 
-/// The points of a block that are in the grid: their indices in the block, and the ranks of their cells.
+/// The points of a block that are in the grid: their indices in the block, and the ranks ("slots") of their cells.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub indices: &'a [u16],
@@ -10,7 +11,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The index in the block and the rank of the cell of each point.
+    /// Pairs of each point's index in the block and the rank of the point's cell.
     #[inline(always)]
     pub(crate) fn points(&self) -> impl Iterator<Item = (usize, usize)> {
         let indices = self.indices.iter().map(|&i| usize::from(i));
@@ -19,7 +20,7 @@ impl Block<'_> {
 }
 
 kernel! {
-    /// True if a value is not finite.
+    /// True if any of the values is not finite.
     fn any_nonfinite(values: &[f32]) -> bool {
         let mut nonfinite = 0;
         for value in values {
@@ -30,7 +31,7 @@ kernel! {
 }
 
 kernel! {
-    /// True if a value is NaN, or greater than `bound` in magnitude.
+    /// True if any of the values is NaN, or greater than `bound` in magnitude.
     fn any_beyond(values: &[f64], bound: f64) -> bool {
         let mut beyond = 0;
         for value in values {
@@ -49,14 +50,14 @@ pub(super) fn round(value: f64) -> i64 {
     ((value + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
 }
 
-/// Rounds as [`round`] does below 2^50, and truncates from there on, for magnitudes up to 2^62.
+/// Rounds a magnitude below 2^50 as [`round`] does, and truncates a magnitude from 2^50 up to 2^62 towards 0.
 pub(crate) fn round_large(value: f64) -> i64 {
     const FROM: f64 = 1_125_899_906_842_624.0;
     if value.abs() < FROM { round(value) } else { value as i64 }
 }
 
 kernel! {
-    /// Rounds `values * scale` to integers.
+    /// Rounds each `value * scale` to an integer.
     fn fix(values: &[f64], scale: f64, out: &mut [i64; BLOCK]) {
         for (out, value) in out.iter_mut().zip(values) {
             *out = round(value * scale);
@@ -70,12 +71,12 @@ kernel! {
 pub(crate) struct Row(pub(in crate::voxelize) [i64; 4]);
 
 impl Row {
-    /// Index of the count.
+    /// Index of the count in the row.
     pub(crate) const COUNT: usize = 3;
 }
 
 kernel! {
-    /// Sums the coordinates of points and counts the points, with one addition of a row for each point.
+    /// Adds the scaled coordinates of a block's points, and a count of 1 for each point, to the rows of their cells.
     fn add_points(rows: &mut [Row], block: Block<'_>, xyz: [&[f32]; 3], scales: [f64; 3]) {
         let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
@@ -92,7 +93,7 @@ kernel! {
     }
 }
 
-/// Counts the points of each cell.
+/// Adds the points of a block to the counts of their cells.
 pub(crate) fn add_ones(rows: &mut [Row], block: Block<'_>) {
     for &slot in block.slots {
         rows[slot as usize].0[Row::COUNT] += 1;
@@ -106,13 +107,14 @@ pub(crate) fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK
     }
 }
 
-/// Maps the bits of a float to an integer of the same order, -0 before +0. The map is its own inverse.
+/// Maps the bits of a float32 to an integer key. Keys have the order of the floats, with -0 before +0. The map is its
+/// own inverse.
 #[inline(always)]
 pub(super) fn order_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31) as u32) >> 1) as i32
 }
 
-/// Updates the greatest (or the least) key of each cell with the values that are not NaN.
+/// Updates the key of each cell with the values that are not NaN: the greatest key if `greatest`, else the least.
 pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
     for (i, slot) in block.points() {
         if values[i].is_nan() {
@@ -124,7 +126,7 @@ pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], gr
     }
 }
 
-/// Part of a field's values in a cell that the sum can't take.
+/// The part of a field's values in a cell that does not fit the cell's sum.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Exceptions {
     /// Sum of the high parts of large values, in units of 2^40.

@@ -1,9 +1,10 @@
-//! Computes the values of channels from the sums and extremes of cells.
+//! Computes the values of channels from the sums and extremes of cells. A cell without a usable value gets 0, never
+//! NaN.
 
 use super::super::quantum;
 use super::sums::{Exceptions, Row, order_key};
 
-/// The constants of [`to_f64`].
+/// Bit patterns of 2^84 and 2^52, and the bias that the function `to_f64` subtracts.
 pub(super) mod to_f64 {
     pub(crate) const HIGH: u64 = 0x4530_0000_0000_0000;
     pub(crate) const LOW: u64 = 0x4330_0000_0000_0000;
@@ -11,10 +12,10 @@ pub(super) mod to_f64 {
     pub(crate) const BIAS: f64 = 19_342_822_341_709_703_277_445_120.0;
 }
 
-/// Converts to the nearest float64, as `as f64` does, in operations that vectorize.
+/// Converts an integer to the nearest float64, as `as f64` does, in operations that vectorize.
 ///
-/// The halves are put into the mantissas of 2^84 and 2^52, from which subtraction takes them out exactly; the addition
-/// rounds once.
+/// The integer's halves become the low mantissa bits of 2^84 and 2^52. The subtraction of the bias is exact, and the
+/// addition rounds once.
 #[inline(always)]
 fn to_f64(value: i64) -> f64 {
     let high = f64::from_bits(((value as u64 ^ (1 << 63)) >> 32) | to_f64::HIGH);
@@ -23,7 +24,7 @@ fn to_f64(value: i64) -> f64 {
 }
 
 kernel! {
-    /// Writes the counts of cells.
+    /// Writes the number of points of each cell.
     fn counts(rows: &[Row], out: &mut [f32]) {
         for (Row(sums), out) in rows.iter().zip(out) {
             *out = to_f64(sums[Row::COUNT]) as f32;
@@ -32,7 +33,7 @@ kernel! {
 }
 
 kernel! {
-    /// Writes the means of one coordinate.
+    /// Writes each cell's mean of one coordinate. `unit` is the value of 1 in the sums.
     fn means_of_axis(rows: &[Row], axis: usize, unit: f64, out: &mut [f32]) {
         for (Row(sums), out) in rows.iter().zip(out) {
             *out = (to_f64(sums[axis & 3]) / to_f64(sums[Row::COUNT]) * unit) as f32;
@@ -41,7 +42,8 @@ kernel! {
 }
 
 kernel! {
-    /// Writes the means of a field.
+    /// Writes each cell's mean of a field, all of whose values are usable and small. `unit` is the value of 1 in
+    /// `sums`.
     fn means(sums: &[i64], rows: &[Row], unit: f64, out: &mut [f32]) {
         for ((&sum, Row(of_row)), out) in sums.iter().zip(rows).zip(out) {
             *out = (to_f64(sum) / to_f64(of_row[Row::COUNT]) * unit) as f32;
@@ -49,7 +51,8 @@ kernel! {
     }
 }
 
-/// Writes the means of a field's usable values for cells with exceptions; 0 for a cell without a usable value.
+/// Writes each cell's mean of a field's usable values, if some cells have exceptions; 0 for a cell without a usable
+/// value.
 pub(crate) fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptions], unit: f64, out: &mut [f32]) {
     for (((&sum, Row(of_row)), exceptions), out) in sums.iter().zip(rows).zip(exceptions).zip(out) {
         let count = of_row[Row::COUNT] - exceptions.unusable;
@@ -61,12 +64,15 @@ pub(crate) fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptio
     }
 }
 
-/// Entries of the table that [`features`] makes of a row: the means of x, y and z, the count, and ones.
+/// Number of entries of the table that [`features`] makes of a row: the means of x, y and z, the count, and ones.
 pub(super) const TABLE: usize = 8;
+/// Index of the count in a row's table.
 pub(crate) const TABLE_COUNT: u8 = 3;
+/// Index of a 1 in a row's table.
 pub(crate) const TABLE_ONE: u8 = 4;
 
-/// Writes the features of rows: feature `i` is entry `columns[i]` of the row's table.
+/// Writes the features of rows. Feature `i` is entry `columns[i]` of the row's table: mean x, y and z, count, 1.
+/// `units` are the values of 1 in the sums of x, y and z.
 pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     let mut table = [1.0f32; TABLE];
     for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len())) {
@@ -82,7 +88,7 @@ pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut 
 }
 
 kernel! {
-    /// Writes the values of keys; 0 for the key that a cell begins with, which is the key of a NaN.
+    /// Converts the keys of extremes to values; the initial key of a cell, which is the key of a NaN, becomes 0.
     fn extremes(keys: &[i32], out: &mut [f32]) {
         for (&key, out) in keys.iter().zip(out) {
             let value = f32::from_bits(order_key(key) as u32);

@@ -1,3 +1,7 @@
+//! Clouds of `std/media/v1/PointCloud`, one of dora's std types.
+//!
+//! The bytes of a message must be exactly those of its points, else the message is refused.
+
 use crate::selector::path::{Path, is_bytes};
 use crate::selector::{SelectError, XYZ};
 use crate::{Cells, Message, key};
@@ -5,7 +9,7 @@ use arrow_array::StructArray;
 use arrow_schema::{DataType, Fields};
 use robocache_device::Dtype;
 
-/// A `std/media/v1/PointCloud`: bytes whose form the metadata describe; without a description, x, y, z in float32.
+/// Paths of a cloud of bytes. The metadata `fields` and `dtype` describe the points; without them a point is x, y, z in float32.
 #[derive(Debug)]
 pub(in crate::selector) struct Bytes {
     points: Path,
@@ -23,7 +27,7 @@ impl Bytes {
         })
     }
 
-    /// Makes the payload of `message` a flat array `[N, C]`.
+    /// Writes the points of `payload` to `message`, as a flat array `[N, C]`.
     pub(crate) fn read(&self, payload: &StructArray, message: &mut Message) -> Result<(), SelectError> {
         let bytes = self.points.bytes(payload)?;
         let points = self.width.size(payload)? * self.height.size(payload)?;

@@ -1,3 +1,8 @@
+//! Clouds whose fields are lists, as a configured `from` names them, or whose points are a list of structs, as in a CustomMsg of
+//! Livox.
+//!
+//! All lists of a message must have the same length, which is the number of points.
+
 use super::times::{Number, Times};
 use super::{ColumnChoice, check, columns};
 use crate::arrow::dtype_of;
@@ -9,12 +14,12 @@ use arrow_array::{Array, ArrayRef, StructArray};
 use arrow_schema::{DataType, Fields};
 use robocache_device::Dtype;
 
-/// A cloud of lists of N values each, or of a list of N structs.
+/// Reader of clouds whose N points are lists of N values, one for each field, or a list of N structs.
 #[derive(Debug)]
 pub(in crate::selector) struct Lists {
     columns: Vec<ListColumn>,
     pub times: Option<Times>,
-    /// Path of the time that the points' times count from, ns, if the cloud has one.
+    /// Path of the time that the points' times count from, ns; `None` if the struct has no field for it.
     base: Option<Path>,
     wanted: CloudFields,
 }
@@ -22,15 +27,15 @@ pub(in crate::selector) struct Lists {
 #[derive(Debug)]
 struct ListColumn {
     path: Path,
-    /// Index of the field in the structs, for a list of structs.
+    /// Index of the field in the structs of the list at `path`; `None` for a list of numbers.
     part: Option<usize>,
     name: String,
     is_time: bool,
 }
 
 impl Lists {
-    /// Finds the cloud at these paths. A list of numbers becomes a column with the last name of its path; of a list of structs each
-    /// field becomes a column.
+    /// Finds the lists of a cloud at these paths. A list of numbers becomes a column with the last name of its path; of a list of
+    /// structs each field becomes a column.
     pub(crate) fn find<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         fields: &Fields,
@@ -71,7 +76,7 @@ impl Lists {
         })
     }
 
-    /// Finds a CustomMsg of Livox, in which the times of points count from `timebase`.
+    /// Finds the points of a Livox CustomMsg, whose times count from `timebase`.
     pub(crate) fn livox(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         let (base, _) = Path::typed("timebase", fields, DataType::is_integer, "an integer")?;
         Ok(Self {
@@ -80,8 +85,8 @@ impl Lists {
         })
     }
 
-    /// Makes the payload of `message` a struct with a column for each field. The points' own absolute times are by the clock of
-    /// `stamp_ns`.
+    /// Writes the points of `payload` to `message`, as a struct with a column for each field. Times of points count from
+    /// `stamp_ns`, or are by the same clock as `stamp_ns`.
     pub(crate) fn read(
         &mut self,
         payload: &StructArray,

@@ -1,4 +1,5 @@
-//! Clouds out of structs of one row.
+//! Point clouds from structs of one row. Every column of a cloud has one number for each point, and a cloud that lacks a field that
+//! is wanted is refused.
 
 mod bytes;
 mod lists;
@@ -14,13 +15,13 @@ pub(super) use times::Times;
 use super::{CloudFields, SelectError};
 use robocache_device::Dtype;
 
-/// The column that has the time of a point since the message's `timestamp_ns`, ns.
+/// Name of the column with the time of a point since the message's `timestamp_ns`, ns.
 const T_NS: &str = "t_ns";
 
-/// A field that becomes a column.
+/// Column that is made from a field of a cloud.
 #[derive(Debug, PartialEq)]
 struct ColumnChoice {
-    /// Index of the field.
+    /// Index of the field among the cloud's fields.
     field: usize,
     /// Name of the column.
     name: String,
@@ -29,7 +30,8 @@ struct ColumnChoice {
     is_time: bool,
 }
 
-/// Chooses the columns that fields of these names and types become, in their order, and the times of the points.
+/// Chooses the columns that are made from fields of these names and types, in their order, and the field with the times of the
+/// points.
 fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<ColumnChoice>, Option<Times>) {
     let has_t_ns = fields.iter().any(|(name, _)| *name == T_NS);
     let mut times: Option<Times> = None;
@@ -56,7 +58,8 @@ fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<ColumnChoice>
     (columns, times)
 }
 
-/// Refuses a cloud without a field that is wanted.
+/// Checks that the columns `taken` include every field that is wanted. The error names the first missing field, and the fields that
+/// are `there`.
 fn check<'a>(
     path: &str,
     there: impl Iterator<Item = &'a str>,

@@ -1,3 +1,7 @@
+//! Clouds of `sensor_msgs/PointCloud2` and `foxglove.PointCloud`, whose points are bytes.
+//!
+//! The sizes and offsets that a message gives are checked against its bytes before a point is read.
+
 use super::times::{Number, Times};
 use super::{T_NS, check, columns};
 use crate::selector::names::NewNames;
@@ -14,28 +18,29 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(in crate::selector) struct PointCloud2 {
     dialect: &'static Dialect,
-    /// Rows of points; `None` if the bytes are one row.
+    /// Paths of the sizes of the rows of points; `None` for a Foxglove cloud, whose points are one row.
     grid: Option<Grid>,
     point_step: Path,
     data: Path,
     fields: Path,
-    /// Indices of the dialect's `parts` in an element of `fields`.
+    /// Indices of the members named in `Dialect::parts`, in a struct that describes a field.
     parts: Vec<usize>,
     wanted: CloudFields,
-    /// Fields of the last message.
+    /// Descriptions of the fields in the last message.
     last: Vec<PointField>,
-    /// Columns that are taken from `last`.
+    /// Columns that are made from the fields in `last`.
     columns: Vec<PointColumn>,
     pub times: Option<Times>,
-    /// Descriptions of the fields of all messages that are not in a column, because they have several values or an unknown type.
+    /// Descriptions of up to 64 fields, of all messages so far, that do not become a column, because they have several values or an
+    /// unknown type.
     pub left_out: Vec<String>,
     /// Names of the columns of the first message.
     first: Vec<String>,
-    /// Count of messages with other columns than the first message.
+    /// Count of messages with other columns than the first message, and the names of new columns.
     others: NewNames,
 }
 
-/// Paths of the fields that describe the rows of a `sensor_msgs/PointCloud2`.
+/// Paths of the fields that describe the rows of points in a `sensor_msgs/PointCloud2`.
 #[derive(Debug)]
 struct Grid {
     height: Path,
@@ -44,13 +49,13 @@ struct Grid {
     is_bigendian: Path,
 }
 
-/// Names and types of a cloud's parts, which differ between ROS and Foxglove.
+/// Names and type numbers of a cloud's fields, which differ between ROS and Foxglove.
 #[derive(Debug)]
 struct Dialect {
     point_step: &'static str,
-    /// Names of the parts that give a field's name, offset and type and, in ROS, its number of values.
+    /// Names of the members of a field's description: its name, offset and type and, in ROS, its number of values.
     parts: &'static [&'static str],
-    /// Types of fields by their number, from 1 on.
+    /// Element types of fields by their type number, from type number 1 on.
     datatypes: [Dtype; 8],
 }
 
@@ -74,7 +79,7 @@ const FOXGLOVE: Dialect = Dialect {
     ],
 };
 
-/// A field of a point.
+/// Description of a field of the points, as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PointField {
     name: String,
@@ -84,7 +89,7 @@ struct PointField {
     dtype: Option<Dtype>,
 }
 
-/// A field that becomes a column.
+/// Field of the points that becomes a column.
 #[derive(Debug)]
 struct PointColumn {
     name: String,
@@ -93,7 +98,7 @@ struct PointColumn {
     is_time: bool,
 }
 
-/// The types of a `sensor_msgs/PointField` by their `datatype`, from 1 on.
+/// Element types of a `sensor_msgs/PointField` by its `datatype`, from `datatype` 1 on.
 pub const DATATYPES: [Dtype; 8] = [
     Dtype::Int8,
     Dtype::UInt8,
@@ -106,12 +111,12 @@ pub const DATATYPES: [Dtype; 8] = [
 ];
 
 impl PointCloud2 {
-    /// Finds a cloud of ROS whose fields have paths with the prefix `of`, which is empty or ends with a dot.
+    /// Finds the paths of a ROS cloud below `fields`. Their prefix `of` is empty, or ends with a dot.
     pub(crate) fn ros(of: &str, fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&ROS, of, fields, wanted)
     }
 
-    /// Finds a cloud of Foxglove.
+    /// Finds the paths of a Foxglove cloud below `fields`.
     pub(crate) fn foxglove(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&FOXGLOVE, "", fields, wanted)
     }
@@ -151,8 +156,8 @@ impl PointCloud2 {
         })
     }
 
-    /// Makes the payload of `message` a struct with a column for each field. The points' own absolute times are by the clock of
-    /// `stamp_ns`.
+    /// Writes the points of `payload` to `message`, as a struct with a column for each field. Times of points count from
+    /// `stamp_ns`, or are by the same clock as `stamp_ns`.
     pub(crate) fn read(
         &mut self,
         payload: &StructArray,
@@ -228,7 +233,7 @@ impl PointCloud2 {
         Ok(())
     }
 
-    /// Determines the form of the points' times, and the name of their column.
+    /// Determines the form of the points' times from a cloud, and the name of their column: `t_ns`, or the field's own name.
     fn look_at_times(&mut self, rows: &Rows<'_>, points: usize, stamp_ns: i64) -> Result<(), SelectError> {
         let column = self.columns.iter_mut().find(|column| column.is_time);
         let (Some(times), Some(column)) = (&mut self.times, column) else {
@@ -255,6 +260,7 @@ impl PointCloud2 {
     }
 
     fn note_left_out(&mut self) {
+        // Limits the list, so that a sender can't fill the memory.
         const MOST: usize = 64;
         for field in self.last.iter().filter(|field| !field.fits()) {
             let words = match field.dtype {
@@ -267,7 +273,7 @@ impl PointCloud2 {
         }
     }
 
-    /// Describes how many messages have other columns than the first.
+    /// Describes how many messages have other columns than the first message; `None` if no message has.
     pub(crate) fn others(&self) -> Option<String> {
         let first = self.first.join(", ");
         self.others
@@ -285,7 +291,7 @@ impl PointCloud2 {
         }
     }
 
-    /// Reads the fields of a message, and selects its columns if the fields have changed.
+    /// Reads the descriptions of the fields of a message, and selects the columns if the fields have changed.
     fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (fields, range) = self.fields.list(payload)?;
         let fields = fields.as_struct();
@@ -316,7 +322,7 @@ impl PointCloud2 {
         selected.inspect_err(|_| self.columns.clear())
     }
 
-    /// The name of a field, its offset, type and count.
+    /// Reads the description of field `i`: its name, its offset in a point (bytes), its type number, and its number of values.
     fn field<'a>(
         &self,
         fields: &'a StructArray,
@@ -335,7 +341,7 @@ impl PointCloud2 {
         Ok((name, found))
     }
 
-    /// Selects the columns from the fields.
+    /// Selects the columns from the fields in `last`. Refuses fields that lack one that is wanted.
     fn select(&mut self) -> Result<(), SelectError> {
         // A field of several values or of an unknown type is refused only if it is wanted.
         for (i, field) in self.last.iter().enumerate().filter(|(_, field)| !field.fits()) {
@@ -371,7 +377,7 @@ impl PointCloud2 {
 }
 
 impl PointField {
-    /// True if the field can be a column.
+    /// True if the field can become a column: one value of a known type, and a name.
     fn fits(&self) -> bool {
         self.dtype.is_some() && self.count <= 1 && !self.name.is_empty()
     }
@@ -390,7 +396,8 @@ impl Grid {
     }
 }
 
-/// Finds the indices of a point field's parts in the elements of a list: a text, and integers.
+/// Finds the indices of the members `names` in a struct that describes a field. The first member must be a text, the others
+/// integers; else `None`.
 fn parts(item: &FieldRef, names: &[&str]) -> Option<Vec<usize>> {
     let DataType::Struct(fields) = item.data_type() else {
         return None;
@@ -406,7 +413,7 @@ fn parts(item: &FieldRef, names: &[&str]) -> Option<Vec<usize>> {
     names.iter().enumerate().map(find).collect()
 }
 
-/// Points in bytes, in rows that may end with padding.
+/// Bytes of a cloud's points, in rows that may end with padding.
 struct Rows<'a> {
     data: &'a [u8],
     row_step: usize,
@@ -421,7 +428,7 @@ impl<'a> Rows<'a> {
         rows.flat_map(move |row| row.chunks_exact(point_step))
     }
 
-    /// Copies the `N` bytes at `offset` of each point.
+    /// Copies the `N` bytes at `offset` of each point to `out`.
     fn copy<const N: usize>(&self, offset: usize, out: &mut [u8]) {
         let mut out = out.as_chunks_mut::<N>().0.iter_mut();
         self.points().for_each(|point| {
@@ -431,7 +438,7 @@ impl<'a> Rows<'a> {
         });
     }
 
-    /// The numbers at `offset` of each point; `dtype` is one of the types of times.
+    /// The times at `offset` of each point. `dtype` is float32, float64, int32 or uint32.
     fn numbers(&self, offset: usize, dtype: Dtype) -> impl Iterator<Item = Number> + Clone + use<'a> {
         self.points().map(move |point| match dtype {
             Dtype::Float32 => Number::Float(f32::from_le_bytes(bytes_of(point, offset)).into()),

@@ -1,3 +1,5 @@
+//! Tests of clouds from structs: their fields, their damage, and the units and origins of the times of their points.
+
 use super::*;
 use arrow_array::{Float32Array, LargeBinaryArray, UInt8Array};
 use robocache_device::Values;
@@ -49,7 +51,7 @@ impl Cloud2<'_> {
     }
 }
 
-/// Points of float32, x y z and 4 bytes of padding, `width` in a row; a row ends with `rest` more bytes.
+/// Creates a cloud of float32 points, x y z and 4 bytes of padding, in rows of equal length; each row ends with `rest` more bytes.
 fn padded(rows: &[&[[f32; 3]]], rest: usize) -> Cloud2<'static> {
     let mut data = Vec::new();
     for row in rows {
@@ -473,7 +475,7 @@ const STAMPS_NS: [i64; 6] = [
 /// stamp to the first point and to the last.
 type Lidar = (&'static str, &'static str, u8, i64, bool, [i64; 2]);
 
-/// The forms in which lidars send times.
+/// Lidars, and the form of the times that each of them sends.
 const LIDARS: [Lidar; 17] = [
     ("Velodyne", "time", 7, S, false, [0, 100_000_000]),
     ("Velodyne, stamped at its end", "time", 7, S, false, [-99_000_000, 0]),
@@ -786,7 +788,7 @@ fn times_by_the_clock_are_since_the_stamp_that_stands_for_none() {
     assert_eq!(ms, [10.0, 60.0, 110.0]);
 }
 
-/// The times of a sweep of 50 points in 0.1 s, with `unit` to a second: every fifth point has its time, the others have 0.
+/// The times of a sweep of 50 points in 0.1 s, in a unit of 1 / `unit` s. Every fifth point has its time; the others have 0.
 fn with_zeros(unit: f64) -> Vec<f64> {
     (0..50)
         .map(|i| if i % 5 == 4 { unit * f64::from(i) * 2e-3 } else { 0.0 })

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const S: i64 = 1_000_000_000;
 
-/// A struct of these columns, all of which may be null.
+/// A struct of these columns, each of which may hold nulls.
 fn structure(columns: Vec<(&str, ArrayRef)>) -> ArrayRef {
     Arc::new(StructArray::try_from(columns).unwrap())
 }
@@ -24,7 +24,7 @@ fn item(values: &ArrayRef) -> Arc<Field> {
     Arc::new(Field::new("item", values.data_type().clone(), true))
 }
 
-/// One row: a list of these values.
+/// An array of one row, which is the list of these values.
 fn list(values: ArrayRef) -> ArrayRef {
     let offsets = OffsetBuffer::from_lengths([values.len()]);
     Arc::new(ListArray::new(item(&values), offsets, values, None))
@@ -79,7 +79,7 @@ fn stamp(sec: i32, nanosec: u32) -> ArrayRef {
     ])
 }
 
-/// A `std_msgs/Header` of 1.5 s.
+/// A `std_msgs/Header` whose stamp is 1.5 s.
 fn header() -> ArrayRef {
     structure(vec![("stamp", stamp(1, 500_000_000)), ("frame_id", texts(&["base"]))])
 }
@@ -98,7 +98,7 @@ fn read(selector: &mut Selector, payload: &ArrayRef) -> Result<Message, String> 
     read.map(|()| message).map_err(|error| error.to_string())
 }
 
-/// The values of a flat message.
+/// The values of a message whose payload is a flat array, as float64.
 fn values(message: &Message) -> Vec<f64> {
     let mut values = vec![0f32; message.rows];
     message.flat().unwrap().to_f32(&mut values);

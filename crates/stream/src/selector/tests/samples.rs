@@ -1,3 +1,5 @@
+//! Tests of samples from structs: recognised structs, configured paths, names of elements, stamps, and what is refused.
+
 use super::*;
 use crate::MetadataValue;
 use arrow_array::types::Int8Type;

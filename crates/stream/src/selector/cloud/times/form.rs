@@ -1,8 +1,10 @@
 //! The forms in which lidars send the time of a point.
+//!
+//! A stamp is subtracted from a time in whole units before the rest is converted to ns, so that a time since 1970 keeps its digits.
 
 use crate::selector::TimeUnit;
 
-/// Names of fields with the time of a point, and the usual origin of the times.
+/// Names of fields with the time of a point, and the usual origin of these times.
 const NAMES: [(&str, Since); 9] = [
     // Velodyne, LeiShen and Unitree in seconds; datasets of Velodynes in microseconds.
     ("time", Since::Stamp),
@@ -25,12 +27,12 @@ const NAMES: [(&str, Since); 9] = [
 /// Longest distance of a point's time from the stamp of its cloud, ns. The stamp may be the sweep's start, end or arrival.
 pub(super) const REACH_NS: f64 = 2e9;
 
-/// The origin of a time.
+/// Origin that times count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
-    /// The stamp of the cloud.
+    /// The times count from the stamp of their cloud.
     Stamp,
-    /// The origin that the stamp itself counts from.
+    /// The times count from the same origin as the stamp, such as 1970.
     Epoch,
 }
 
@@ -41,16 +43,16 @@ pub(super) struct Form {
     pub since: Since,
 }
 
-/// Value of a field of times.
+/// Time of a point as received, in the unit of its field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Float(f64),
-    /// Integer. A value beyond int64 becomes the greatest int64, which is not near any stamp.
+    /// Integer; a value beyond int64 is the greatest int64, which is not near any stamp.
     Whole(i64),
 }
 
 impl Form {
-    /// The usual form of a field of this name; `None` if the field is not one of times.
+    /// The usual form of times in a field of this name; `None` if a field of this name does not have times.
     pub(super) fn usual(name: &str, is_float: bool) -> Option<Self> {
         let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
         let unit = match is_float && !name.ends_with("_ns") {
@@ -60,7 +62,7 @@ impl Form {
         Some(Self { unit, since })
     }
 
-    /// Converts a time to ns since the stamp of the cloud. A time that is not finite stays so, so that nothing uses it.
+    /// Converts a time to ns since the stamp of the cloud. NaN and infinite times stay unchanged.
     pub(super) fn ns(self, time: Number, stamp_ns: i64) -> f64 {
         let origin = match self.since {
             Since::Stamp => 0,
@@ -85,8 +87,8 @@ impl Form {
         }
     }
 
-    /// Converts a time for the column `t_ns`. Returns NaN if the time is too far from the stamp, or is a 0 by the clock, which
-    /// stands for a point without a return.
+    /// Converts a time to ns since the stamp for a float64 column `t_ns`. Returns NaN if the time is further than `REACH_NS` from
+    /// the stamp. If times are by the clock of the stamp, a received 0 becomes NaN, too, as it stands for a point without a return.
     pub(super) fn t_ns(self, time: Number, stamp_ns: i64) -> f64 {
         let ns = self.ns(time, stamp_ns);
         let is_none = self.since == Since::Epoch && stamp_ns != 0 && time.as_f64() == 0.0;
@@ -97,7 +99,7 @@ impl Form {
         }
     }
 
-    /// Converts a whole number since the stamp to ns.
+    /// Converts an integer since the stamp to ns; a value beyond int64 becomes the greatest or least int64.
     pub(super) fn whole_ns(self, time: Number) -> i64 {
         match time {
             Number::Whole(time) => time.saturating_mul(self.unit.ns()),

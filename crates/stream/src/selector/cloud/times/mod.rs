@@ -1,4 +1,10 @@
 //! The times of a cloud's points as `t_ns`, whatever form their lidar sends them in.
+//!
+//! A *form* of times is their unit and their origin, and the *usual form* is the one that the field's name and type suggest. A
+//! *sweep* is one turn of a lidar.
+//!
+//! The usual form is final once a sweep shows it, and another form after 16 sweeps (`SWEEPS`). In a float64 `t_ns`, a time further
+//! than `REACH_NS` from the stamp becomes NaN.
 
 mod form;
 
@@ -12,70 +18,74 @@ use form::{Form, REACH_NS, Since};
 use robocache_device::Dtype;
 use std::ops::RangeInclusive;
 
-/// Duration of a sweep, ns.
+/// Range of the durations that a cloud of one sweep may have, ns.
 const SWEEP_NS: RangeInclusive<f64> = 1e6..=1e9;
-/// Duration of a cloud that confirms the usual form, ns: packets are shorter than sweeps, and slow sweeps longer.
+/// Range of the durations of a cloud that confirms the usual form, ns: packets are shorter than sweeps, and slow sweeps longer.
 const USUAL_NS: RangeInclusive<f64> = 2.5e5..=4e9;
 
-/// Least share of the points with a time that must be near the stamp: some have no return, or a time without meaning.
+/// Share of times near the stamp (`REACH_NS`) from which on a form fits a cloud: some points have no return, or a time without
+/// meaning.
 const SHARE: f64 = 0.75;
 
-/// Number of sweeps that must show a form that is not the usual form of the field's name.
+/// Number of sweeps that must show a form before it is final, if it is not the usual form.
 const SWEEPS: u32 = 16;
 
-/// Most points of a cloud whose times are looked at.
+/// Greatest number of points of a cloud whose times are examined.
 const LOOKED_AT: usize = 512;
 
-/// Ratio of the times of a cloud to those left out at either end, because some have no meaning. Clouds of fewer than four times
-/// are not cut.
+/// One in this many examined times of a cloud is left out at either end of their range, because some have no meaning. Clouds of
+/// fewer than four times are not cut.
 const LEFT_OUT: usize = 8;
 
-/// Number of odd clouds before a doubt is logged: at first, and after a cloud that is not odd, as a cloud may be cut to a region.
-/// An odd cloud is too short or too long for the time since the cloud before it. Each other cloud takes two off the count.
+/// Counts of odd clouds at which a doubt is logged: the first before any plausible cloud, the second after one, as a cloud may be
+/// cut to a region. An *odd* cloud is too short or too long for the time since the cloud before it. Each cloud that is not odd
+/// takes two off the count.
 const ODD_CLOUDS: [u32; 2] = [3, 16];
 
-/// Longest duration of a cloud that is too short, ns.
+/// Greatest duration of a cloud that may count as too short, ns.
 const SHORT_NS: f64 = 5e6;
-/// Share of the time since the cloud before, below which a cloud is too short.
+/// Ratio of a cloud's duration to the time since the cloud before it, below which the cloud is too short.
 const SHORT: f64 = 1.0 / 50.0;
 
-/// Multiple of the time since the cloud before, above which a cloud is too long.
+/// Ratio of a cloud's duration to the time since the cloud before it, above which the cloud is too long.
 const LONG: f64 = 3.0;
 
-/// Distance from the stamp at which points of the same time can't be a flash, ns.
+/// Distance from the stamp, ns, from which on a cloud is not a flash. A *flash* is a cloud whose points all have one time, of a
+/// lidar without a sweep.
 const NO_FLASH_NS: f64 = 1e9;
 
-/// Longest step between float32 values that are read as times, ns.
+/// Greatest distance between neighbouring float32 values near the stamp at which float32 numbers are read as times, ns.
 const STEP_NS: f64 = 1e6;
 
-/// Distance of the times' base from the stamp, above which a doubt is logged, ns.
+/// Distance between a cloud's stamp and the origin of its points' times above which a doubt is logged, ns.
 const BASE_NS: u64 = 1_000_000;
 
-/// Doubt about the times, of which one line is logged.
+/// Kind of doubt about the times of a field; one line of the log is written for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// Times are not near the stamp.
+    /// Doubt because the times of points are not within `REACH_NS` of the stamp.
     Far,
-    /// Clouds last too short or too long for the time between them.
+    /// Doubt because clouds last too short or too long for the time between them.
     Pace,
-    /// The base of the times is not the stamp.
+    /// Doubt because the points' times count from another time than the stamp.
     Base,
 }
 
-/// Extent of some times of a cloud, read in one form, ns since the stamp.
+/// Extent of the examined times of a cloud, read in one form, ns since the stamp.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    /// Number of times. A 0 does not count, because it may stand for no return.
+    /// Number of examined times. A 0 does not count, because it may stand for a point without a return.
     times: usize,
-    /// Number of these times that are near the stamp.
+    /// Number of examined times within `REACH_NS` of the stamp.
     near: usize,
-    /// First and last of the times near the stamp, without the outermost times; infinite if no time is near.
+    /// First of the times near the stamp, without the outermost times; infinite if no time is near.
     first: f64,
+    /// Last of the times near the stamp, without the outermost times; minus infinite if no time is near.
     last: f64,
 }
 
 impl Extent {
-    /// The extent of numbers of a cloud, each paired with its time in ns since the stamp.
+    /// Computes the extent of times, each given as the received number and as ns since the stamp.
     fn of(numbers: impl Iterator<Item = (f64, f64)>) -> Self {
         let mut all = [0.0; LOOKED_AT];
         let (mut times, mut near, mut within) = (0, 0, 0);
@@ -102,7 +112,8 @@ impl Extent {
     }
 }
 
-/// The first and the last of the times of a cloud, without the outermost times.
+/// The earliest and the latest of `times`, after the outermost at either end are left out (`LEFT_OUT`). Infinite and minus infinite
+/// if `times` is empty.
 fn ends(times: &mut [f64]) -> [f64; 2] {
     let Some(last) = times.len().checked_sub(1) else {
         return [f64::INFINITY, f64::NEG_INFINITY];
@@ -111,45 +122,47 @@ fn ends(times: &mut [f64]) -> [f64; 2] {
     [cut, last - cut].map(|i| *times.select_nth_unstable_by(i, f64::total_cmp).1)
 }
 
-/// The field with the times of a cloud's points, and what is known about the times.
+/// The field with the times of a cloud's points, and the form and the doubts found so far.
 #[derive(Debug)]
 pub(in crate::selector) struct Times {
     name: String,
-    /// Later fields with a name of times, which stay unchanged.
+    /// Names of further fields of the cloud that may have times, too; they stay unchanged.
     passed_over: Vec<String>,
     is_float32: bool,
     /// Type of `t_ns`: that of the field, if the field is an integer of 32 bits that usually counts from the stamp; else float64.
     dtype: Dtype,
+    /// Form that the name and the type of the field suggest.
     usual: Form,
+    /// Form in which the times are read; `None` until a cloud fits a form.
     form: Option<Form>,
     has_seen_cloud: bool,
     /// True if the times of the first cloud fit no form: the field then stays unchanged in all clouds.
     has_no_form: bool,
-    /// True if a sweep has shown `form`.
+    /// True if a cloud that lasts as long as a sweep has shown `form`.
     is_shown: bool,
-    /// Number of sweeps that have shown `form`, after the clock's first seconds.
+    /// Number of sweeps that have shown `form`. Sweeps with a stamp in the first 4 s of its clock do not count.
     sweeps: u32,
     /// Forms in which times were read, each with its number of clouds.
     taken: Vec<(Form, u64)>,
-    /// Some times of the last cloud, each as received and in ns since the stamp.
+    /// Examined times of the last cloud, each as received and in ns since the stamp.
     looked_at: Vec<(f64, f64)>,
-    /// The stamp of the last cloud with points.
+    /// Stamp of the last cloud with points, ns.
     last_stamp_ns: Option<i64>,
-    /// Number of odd clouds, less two for each other cloud; see `ODD_CLOUDS`.
+    /// Count of odd clouds, less two for each other cloud (`ODD_CLOUDS`).
     odd_clouds: u32,
-    /// True if a cloud was not odd.
+    /// True if a cloud so far was neither odd nor a flash.
     had_plausible: bool,
-    /// Number of clouds without a time near the stamp, before the first cloud with one.
+    /// Number of clouds so far without a time near the stamp; 0 once a cloud has had such a time.
     unusable: u32,
-    /// True if a cloud had a time near the stamp.
+    /// True if a cloud so far had a time near the stamp.
     had_usable: bool,
     doubts: Vec<(Doubt, String)>,
-    /// Line that has not been logged yet.
+    /// Line for the log that `take_note` has not returned yet.
     note: Option<String>,
 }
 
 impl Times {
-    /// The times in a field of this name and type; `None` if the field is not one of times.
+    /// Creates the times of a field of this name and type; `None` if such a field does not have times.
     pub(super) fn of(name: &str, dtype: Dtype) -> Option<Self> {
         let (is_float, is_short) = match dtype {
             Dtype::Float32 | Dtype::Float64 => (true, false),
@@ -184,17 +197,18 @@ impl Times {
         })
     }
 
-    /// The name of the field.
+    /// The name of the field that has the times.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Adds a later field that may have times, too, and is not read as times.
+    /// Adds the name of a further field of the cloud that may have times, too, and stays unchanged.
     pub(super) fn pass_over(&mut self, name: &str) {
         self.passed_over.push(name.to_owned());
     }
 
-    /// Notes a doubt if the base of the times, in the field `name`, is not the stamp of the cloud.
+    /// Notes a doubt if `base_ns`, which the times count from, is not the stamp of the cloud. The base is the value of the field
+    /// `name`.
     pub(super) fn check_base(&mut self, name: &str, base_ns: i128, stamp_ns: i64) {
         let apart_ns = base_ns - i128::from(stamp_ns);
         if apart_ns.unsigned_abs() > BASE_NS.into() {
@@ -203,12 +217,13 @@ impl Times {
         }
     }
 
-    /// Takes the new line about the times, to be logged once.
+    /// Returns the line for the log that is new since the last call. Each line is returned once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// Describes the times, if some clouds had an unusual form, doubtful times or no usable times.
+    /// Describes the times if their form is unusual, several fields may have times, a doubt was noted, or the clouds so far have no
+    /// time near the stamp; else `None`.
     pub(crate) fn unusual(&self) -> Option<String> {
         let is_usual = self.passed_over.is_empty() && self.taken.iter().all(|(form, _)| *form == self.usual);
         let is_one = self.taken.len() == 1;
@@ -238,7 +253,7 @@ impl Times {
     /// field stays unchanged.
     ///
     /// # Errors
-    /// If [`T_NS`] is needed, and the times can't become [`T_NS`].
+    /// If `wanted` names [`T_NS`], and the times fit no form.
     pub(super) fn look(
         &mut self,
         times: impl Iterator<Item = Number>,
@@ -294,8 +309,8 @@ impl Times {
         self.check(form, extent, has_zero, stamp_ns);
     }
 
-    /// Notes a doubt if clouds last much shorter or longer than the time between them, or if no cloud has a time. With `has_zero`
-    /// some points of the cloud are at 0.
+    /// Notes a doubt if clouds last much shorter or longer than the time between them, or if 16 clouds have no time near the stamp.
+    /// With `has_zero` a point has the time 0, which counts as near.
     fn check(&mut self, form: Form, extent: Extent, has_zero: bool, stamp_ns: i64) {
         let before_ns = self.last_stamp_ns.replace(stamp_ns);
         if extent.near == 0 && !has_zero {
@@ -330,6 +345,7 @@ impl Times {
         }
     }
 
+    /// Updates the form from the times of a cloud, and counts the cloud for this form.
     fn look_at(&mut self, times: impl Iterator<Item = Number>, points: usize, stamp_ns: i64) {
         if !self.is_settled() {
             let some = times.step_by(points.div_ceil(LOOKED_AT)).map(Number::as_f64);
@@ -352,6 +368,7 @@ impl Times {
         }
     }
 
+    /// Updates the form from the examined times of a cloud, or notes that they fit no form.
     fn find(&mut self, times: &[f64], stamp_ns: i64) {
         let of_sweep = self
             .of_sweep(times, stamp_ns)
@@ -377,8 +394,8 @@ impl Times {
         }
     }
 
-    /// True if the form that a sweep has shown is kept. A cloud that seems to be a sweep in the form `other` is then a short cloud
-    /// in the form that is kept.
+    /// True if the form that a sweep has shown is kept, although a cloud seems to be a sweep in the form `other`. In the form that
+    /// is kept, the cloud lasts no longer than a sweep.
     fn keeps_form(&self, other: Form, times: &[f64], stamp_ns: i64) -> bool {
         // In the clock's first seconds a sweep shows the unit, but not the origin.
         let is_shown = |form: &Form| self.sweeps > 0 || self.is_shown && form.since == other.since;
@@ -403,7 +420,8 @@ impl Times {
         }
     }
 
-    /// The form in which a cloud lasts as long as a sweep: the usual form if it fits, else the first form that fits.
+    /// The form in which a cloud lasts as long as a sweep: the usual form if it fits, else the first form that fits; `None` if no
+    /// form fits.
     fn of_sweep(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let fits = |form: Form, lasts: &RangeInclusive<f64>| {
             let near = self.near(form, times, stamp_ns);
@@ -415,9 +433,9 @@ impl Times {
         self.forms().find(|form| fits(*form, &SWEEP_NS))
     }
 
-    /// The form of times that don't last as long as a sweep: the usual form, the unit nearest to the stamp by clock, or the
-    /// usual unit since the stamp. The first of these that is near counts. In some other unit since the stamp every number is
-    /// near.
+    /// The form of a cloud that does not last as long as a sweep. Three forms are tried: the usual form, the unit in which the
+    /// times are nearest to the stamp by the clock, and the usual unit since the stamp. The first of them in which the times are
+    /// near the stamp is taken. Other units since the stamp are left out, as all numbers are near the stamp in one of them.
     fn of_short(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let reach = |form: Form| {
             let near = self.near(form, times, stamp_ns);
@@ -448,13 +466,14 @@ impl Times {
         units(self.usual.since).chain(units(self.usual.since.other()))
     }
 
-    /// True if the field has enough digits for times of a form near the stamp.
+    /// True if the field's type has enough digits for times of this form near the stamp (`STEP_NS`).
     fn has_digits(&self, form: Form, stamp_ns: i64) -> bool {
         let stamp = (stamp_ns as f64 / form.unit.ns() as f64) as f32;
         !self.is_float32 || form.since == Since::Stamp || form.unit.step_of_float32_ns(stamp) <= STEP_NS
     }
 
-    /// The extent of times in a form, if most are near the stamp.
+    /// The extent of times in a form. Returns `None` if less than `SHARE` of the times is near the stamp, or if the type of the
+    /// field has too few digits.
     fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<Extent> {
         if !self.has_digits(form, stamp_ns) {
             return None;
@@ -479,6 +498,7 @@ impl Times {
         )
     }
 
+    /// Notes a doubt about times that are not near the stamp in any form.
     fn tell_far(&mut self, times: &[f64], stamp_ns: i64) {
         let first = times.iter().copied().fold(f64::INFINITY, f64::min);
         let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -519,7 +539,7 @@ impl Times {
     }
 }
 
-/// Writes each time as `convert` returns it, and appends some to `seen`, each as received and as written.
+/// Writes each time to `out` as `convert` returns it. Appends up to `LOOKED_AT` times to `seen`, each as received and as written.
 fn write<T: Pod + Into<f64>>(
     out: &mut [u8],
     times: impl Iterator<Item = Number>,
@@ -540,7 +560,7 @@ fn write<T: Pod + Into<f64>>(
     });
 }
 
-/// True if a number is a time. A 0 is not, as it may stand for a point without a return.
+/// True if a received number is finite and not 0. A 0 is not a time, as it may stand for a point without a return.
 fn is_time(number: f64) -> bool {
     number.is_finite() && number != 0.0
 }
