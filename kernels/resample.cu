@@ -182,7 +182,7 @@ template <class T> __device__ __noinline__ void refuse_overflow(const ResamplePa
     }
 }
 
-// Computes one target again from the finite samples alone, as `Kept` of crates/ops/src/resample/cpu.rs, but only drops
+// Computes one target again from the finite samples alone, as `UsableSamples` of crates/ops/src/resample/cpu.rs, but only drops
 // samples around the target. All lanes of the warp call this.
 template <class T>
 __device__ __noinline__ void redo_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {

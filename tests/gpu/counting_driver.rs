@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of calls of each name.
+/// Number of calls to each function of the driver, by its name.
 pub type Counts = BTreeMap<&'static str, usize>;
 
 pub struct CountingDriver {
@@ -20,9 +20,9 @@ pub struct CountingDriver {
 #[derive(Default)]
 struct Calls {
     counts: Counts,
-    /// Number of calls that could have failed.
+    /// Number of calls so far that could have failed.
     fallible: usize,
-    /// Index of the call that fails, among those that can fail.
+    /// Index of the call that is made to fail, counted among the calls that can fail; `None` for none.
     fails_at: Option<usize>,
     failed: Option<&'static str>,
 }

@@ -11,11 +11,12 @@ use robocache::ops::voxelize::{VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message, Payload};
 use std::fmt::Display;
 
-/// Number of steps of an operation, as many as `auto` tries a device. From the third on, all memory and kernels are loaded.
+/// Number of runs of an operation in a test, which is how often `auto` tries a device. From the third run on, all memory and
+/// kernels are loaded.
 const STEPS: usize = 4;
 
-/// Runs the steps of an operation, and returns the bytes of all results. Each step is large enough for `auto` to try a device, and
-/// the callback comes after it. An error comes from a device that was asked for.
+/// Function that runs an operation `STEPS` times and returns the bytes of all results. Each run is large enough for `auto` to try a
+/// device, and is followed by a call of the callback. An error comes from a device that was asked for.
 type Run = fn(&Placement, &mut dyn FnMut()) -> Result<Vec<u8>, String>;
 
 const OPERATIONS: [(&str, Run); 4] = [
@@ -113,7 +114,7 @@ fn fuse(placement: &Placement, step: &mut dyn FnMut()) -> Result<Vec<u8>, String
     fuse_samples(placement, None, step)
 }
 
-/// Runs fuse with samples that lie on the device, so that their rows live there alone.
+/// Runs fuse with samples in device memory, so that their rows are on the device only.
 fn fuse_on_device(placement: &Placement, step: &mut dyn FnMut()) -> Result<Vec<u8>, String> {
     let memory = placement.gpu().map(|gpu| DeviceBuf::new(gpu, &Budget::new(None)));
     fuse_samples(placement, memory, step)
@@ -168,7 +169,7 @@ fn second(fails_at: Option<usize>) -> (&'static CountingDriver, Result<Gpu, Devi
     (driver, Gpu::open_on(driver, 0))
 }
 
-/// The calls of a step, from the counts before and after it.
+/// Returns the number of calls to each function between two counts, `before` and `after`.
 fn calls(before: &Counts, after: &Counts) -> Counts {
     let calls = after
         .iter()

@@ -11,7 +11,7 @@ use robocache::ops::kinematics::gpu::{DeviceAnswers, DeviceStarts, GpuModel, Gpu
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The first device, if its kind has kernels of kinematics.
+/// Opens the first device; `None` if there is none, or its kind has no kernels of kinematics.
 fn cuda() -> Option<Gpu> {
     if kind() == Kind::Cuda {
         return gpu();
@@ -75,7 +75,7 @@ impl<T: Primitive> Output<T> {
     }
 }
 
-/// Panics if the bits of two results differ. All NaNs are equal.
+/// Panics if the bits of two results differ, with the texts `what` and `about`. All NaNs are equal.
 fn assert_bits<R: Number>(what: &str, expected: &[R], came: &[R], about: &dyn Fn() -> String) {
     assert_eq!(expected.len(), came.len(), "{what}");
     for (i, (a, b)) in expected.iter().zip(came).enumerate() {
@@ -365,7 +365,7 @@ impl<R: Number> Solutions<R> {
     }
 }
 
-/// First starts of the solver, in memory of the host.
+/// Joints at which the searches of inverse kinematics begin, in host memory.
 enum Starts<'a, R> {
     Middle,
     One(&'a [R]),

@@ -28,7 +28,7 @@ resample_cases!(placement, random_cases(20).min(2000) as u32);
 
 const DTYPES: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
-/// Properties of a random batch.
+/// Shape of a random batch of trajectories, and the defects that it is drawn with.
 struct Shape {
     dtype: Dtype,
     dim: usize,
@@ -219,7 +219,7 @@ fn random_config(random: &mut Random, dim: usize, with: Option<Interpolation>) -
     config
 }
 
-/// Greatest number of groups that a device takes.
+/// Greatest number of channel groups in a sample that a device takes.
 const MOST_GROUPS: usize = 32;
 
 /// Draws a configuration, and a batch for it.
@@ -239,7 +239,7 @@ fn limited([max_gap_ms, max_age_ms, extrapolate_ms]: [Option<f64>; 3], config: R
     }
 }
 
-/// Output of a backend.
+/// Results of one batch from the CPU or a device: bytes of the values, masks, and counters.
 #[derive(PartialEq, Debug)]
 struct Answer {
     values: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Failures that the emulator is told to cause.
+//! Calls of a GPU driver that the emulator is told to refuse.
 
 use crate::common::kind::kind;
 use robocache::device::gpu::{Kind, device_count};
@@ -71,8 +71,9 @@ impl Emulator {
         unsafe { (self.refuse)(call_kind, first, count) }
     }
 
-    /// Plays a case for every `step`-th call of each kind: that call is refused, or all from it on. Returns the number of cases.
-    /// The arguments of `play` are those of `refuse`. It returns the number of refused calls, and 0 ends the kind.
+    /// Plays a case for every `step`-th call of each kind: that call is refused, or all calls from it on. Returns the number of
+    /// cases. The arguments of `play` are those of `refuse`. It returns the number of refused calls; after 0 the next kind of calls
+    /// follows.
     pub fn sweep(&self, step: usize, mut play: impl FnMut(c_int, u64, u64) -> c_int) -> usize {
         let kinds = [
             (ALLOCATION, ONE),

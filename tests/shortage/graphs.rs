@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// True if `auto` takes a device of this kind. Otherwise prints a line that says so.
+/// True if `auto` may choose a device of the kind that is tested. Otherwise prints that the test is skipped.
 fn auto_takes_one() -> bool {
     if !kind().is_verified() {
         eprintln!("skipped: `auto` takes no device of {}", kind());
@@ -20,7 +20,8 @@ fn auto_takes_one() -> bool {
     kind().is_verified()
 }
 
-/// Refuses each call in turn, or every `step`-th, and returns the number of cases.
+/// Plays `work` once for every `step`-th call to the driver, which is refused. Compares the messages with the CPU's, and returns
+/// the number of cases.
 fn sweep(emulator: &Emulator, work: &Work, device: &str, step: usize) -> usize {
     let (wanted, wanted_faults) = play(work, "cpu");
     assert!(!wanted.published.is_empty(), "{}: nothing is published", work.name);
@@ -54,7 +55,7 @@ fn whatever_is_refused_the_observations_are_those_of_the_cpu() {
     assert!(cases > 500, "{cases} cases");
 }
 
-/// `auto` leaves small work to the CPU, so the grids are larger and the cases fewer.
+/// The grids of this test are larger and its cases fewer, since `auto` leaves small work to the CPU.
 #[test]
 fn under_auto_they_are_too() {
     let Some(emulator) = Emulator::open().filter(|_| auto_takes_one()) else {
@@ -120,7 +121,7 @@ struct Taker {
     came: Arc<Mutex<Vec<ReceivedGrid>>>,
 }
 
-/// A grid that came: true if it came on the device, and its bytes.
+/// Grid that the taker got: true if it was on a device, and its bytes.
 type ReceivedGrid = (bool, Vec<u8>);
 
 /// Indices of the grids that the taker takes on the host.
@@ -189,7 +190,7 @@ fn where_an_input_is_wanted_may_change_and_a_device_without_memory_is_asked_once
     assert!((1..4).contains(&refused), "{refused} allocations were asked for");
 }
 
-/// Every launch is refused for a while: the messages made then are the CPU's.
+/// Every launch is refused for a while. Messages made during that time are computed on the CPU.
 #[test]
 fn a_shortage_passes_and_the_device_is_tried_again() {
     let Some(emulator) = Emulator::open() else { return };

@@ -1,5 +1,5 @@
 //! Devices without memory: the emulator refuses every allocation, copy and launch in turn, and the published messages are those of
-//! the CPU. Nothing is lost, and nothing ends.
+//! the CPU. No message is lost, and no node ends.
 
 #![allow(clippy::unwrap_used)]
 

@@ -12,8 +12,8 @@ use robocache::ops::voxelize::gpu::{GpuVoxelizer, VoxelBatch, VoxelizeBatch};
 use robocache::stream::{HostCloud, Message};
 use std::ffi::c_int;
 
-/// Every other sample comes on the device. If that fails, rows come back to the host with their samples, and go to the device
-/// again.
+/// Every other sample is pushed from device memory. If the device refuses a call, the buffered samples return to the host, and move
+/// to the device again later.
 #[test]
 fn rows_come_back_from_the_device_whatever_is_refused() {
     let Some(emulator) = Emulator::open() else { return };

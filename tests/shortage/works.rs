@@ -1,4 +1,4 @@
-//! Operations and chains of them, the messages that come to them, and those that they publish.
+//! Operations and chains of operations, the messages that they get, and the messages that they publish.
 
 use crate::common::{MS, input, sample};
 use robocache::app::{
@@ -120,7 +120,7 @@ impl Operation for Mix {
     }
 }
 
-/// A configuration without `device`, the outputs that the dataflow wants, and the messages that come.
+/// Case of a test: a configuration without `device`, the outputs that the dataflow wants, and the messages that the graph gets.
 pub struct Work {
     pub name: &'static str,
     pub config: String,
@@ -138,7 +138,7 @@ pub fn built(work: &Work, device: &str) -> Graph {
     app.build(|output| work.published.contains(&output)).unwrap()
 }
 
-/// Plays the messages of a work. Returns what was published, and the faults at each place.
+/// Plays the messages of a case. Returns the published messages, and the number of faults for each place in the graph.
 pub fn play(work: &Work, device: &str) -> (Keeper, Vec<(String, u64)>) {
     let mut graph = built(work, device);
     let mut sink = Keeper::default();

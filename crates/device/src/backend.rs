@@ -1,4 +1,5 @@
-//! Chooses between the two implementations of an operation, message by message.
+//! Chooses between the CPU and the GPU implementation of an operation, message by message. Both give the same bits, so that only
+//! time and memory count.
 //!
 //! `auto` explores, then commits: for each size of work, by powers of two, both implementations are timed a few times, and the
 //! faster one does the rest. A device that ran out of memory is left alone for a time that grows exponentially.
@@ -7,63 +8,63 @@ use super::gpu::{DeviceFault, Gpu};
 use super::{Device, Placement};
 use std::time::{Duration, Instant};
 
-/// Time for which a device that ran out of memory is left alone at first.
+/// First back-off after a device ran out of memory: the CPU does the work for this time.
 pub const FIRST_RETRY: Duration = Duration::from_secs(10);
 
-/// Longest time for which a device that ran out of memory is left alone. The time doubles if memory is lacking again soon after.
+/// Longest back-off after a device ran out of memory. The back-off doubles if memory is lacking again soon after its end.
 pub const LONGEST_RETRY: Duration = Duration::from_secs(320);
 
-/// A piece of an operation's work, which the CPU's implementation and the GPU's do with the same bits.
+/// Unit of an operation's work that a CPU and a GPU implementation can do, with the same bits as result.
 pub trait Work {
-    /// The CPU's implementation.
+    /// Type of the CPU implementation, which `on_cpu` borrows.
     type Cpu;
-    /// The GPU's implementation.
+    /// Type of the GPU implementation, which `on_gpu` borrows.
     type Gpu;
-    /// Result of either implementation.
+    /// Result of the work, whichever implementation did it.
     type Done;
-    /// Failure of the GPU's implementation.
+    /// Error of the GPU implementation. The CPU implementation has no errors.
     type Fault;
 
-    /// Does the work on the CPU.
+    /// Does the work with the CPU implementation, which always succeeds.
     fn on_cpu(&mut self, cpu: &mut Self::Cpu) -> Self::Done;
 
-    /// Does the work on a GPU.
+    /// Does the work with the GPU implementation.
     ///
     /// # Errors
-    /// The device's error. The work can be done on the CPU then.
+    /// The device's error, after which `on_cpu` can still do the work.
     fn on_gpu(&mut self, gpu: &mut Self::Gpu) -> Result<Self::Done, Self::Fault>;
 }
 
-/// The GPU implementation `G` of an operation, beside the CPU's, which is always there.
+/// Chooser between the CPU implementation of an operation, which is always there, and its GPU implementation `G`.
 ///
-/// Both give the same values, so `auto` goes by time alone: it times both on each size of work. Work below a
-/// floor goes to the CPU without a trial, since a launch alone takes longer.
+/// Both implementations give the same values, so `auto` goes by time alone: it times both on each size of work. Work below a floor
+/// goes to the CPU without a trial, since a launch alone takes longer.
 ///
-/// If the device runs out of memory, work of that size and more goes to the CPU for [`FIRST_RETRY`]. The time doubles each time
-/// that this happens again, up to [`LONGEST_RETRY`]. After that time the trials begin anew. After any other failure of the device,
-/// `auto` stays on the CPU; a device that was asked for by name is [lost](Self::take_lost).
+/// If the device runs out of memory, work of that size and more goes to the CPU for [`FIRST_RETRY`]. This back-off doubles each
+/// time that memory is lacking again, up to [`LONGEST_RETRY`]. After the back-off the trials begin anew. After any other failure of
+/// the device, `auto` stays on the CPU; a device that was asked for by name is [lost](Self::take_lost).
 pub struct Backend<G> {
     operation: &'static str,
     on_gpu: Option<G>,
     gpu: Option<Gpu>,
-    /// Measured times, with `auto` only.
+    /// Times of both implementations by size of work; `None` unless the choice is `auto`.
     trials: Option<Trials>,
-    /// Least size of work that did not fit the device's memory.
+    /// Smallest size of work, bytes, that did not fit the device's memory; `usize::MAX` if all work has fitted.
     least_too_large: usize,
     shortage: Backoff,
-    /// Back-off after a lack of memory for results that stay on the device.
+    /// Back-off after the device had no memory for a result that was to stay on it.
     shortage_for_results: Backoff,
     is_auto: bool,
     lost: Option<DeviceFault>,
 }
 
 impl<G> Backend<G> {
-    /// The backend of an operation on the devices of `placement`, where `open` makes the GPU implementation.
+    /// Makes the backend of `operation` on the devices of `placement`. If there is a GPU, `open` makes the GPU implementation.
     ///
     /// `auto` leaves work of fewer than `floor` bytes to the CPU.
     ///
     /// # Errors
-    /// The error of `open`, unless the choice is `auto`: the CPU then does all the work.
+    /// The error of `open`. With `auto` that error is logged instead, and the CPU does all the work.
     pub fn new<E: std::fmt::Display>(
         operation: &'static str,
         placement: &Placement,
@@ -93,7 +94,7 @@ impl<G> Backend<G> {
         })
     }
 
-    /// The backend of a device that was asked for by name, with an open GPU implementation.
+    /// Makes the backend of a device that was asked for by name, with an open GPU implementation, for a test.
     #[cfg(test)]
     pub(super) fn opened(operation: &'static str, on_gpu: G) -> Self {
         let none = |_: &[Gpu]| -> Result<G, std::convert::Infallible> { unreachable!("there is no device") };
@@ -119,9 +120,9 @@ impl<G> Backend<G> {
         (work.on_cpu(cpu), Device::Cpu)
     }
 
-    /// The GPU implementation, if it is to do work of `work` bytes.
+    /// Returns the GPU implementation if it is to do work of `work` bytes; `None` if the CPU is to do the work.
     ///
-    /// If the result `stays` on the device for the next operation, work of the floor's size and more goes there without a trial.
+    /// If the result `stays` on the device for the next operation, work of `floor` bytes or more goes to the GPU without a trial.
     /// The times of this operation would not show what the next operation saves.
     pub fn gpu_for_work(&mut self, work: usize, stays: bool) -> Option<&mut G> {
         self.end_shortage();
@@ -134,7 +135,7 @@ impl<G> Backend<G> {
             .filter(|_| is_wanted && work < self.least_too_large)
     }
 
-    /// Begins the trials anew once a shortage of memory is over.
+    /// Begins the trials anew at the first call after a back-off for lack of memory has ended.
     fn end_shortage(&mut self) {
         if self.on_gpu.is_some() && self.shortage.ends(Instant::now) {
             self.least_too_large = usize::MAX;
@@ -149,19 +150,19 @@ impl<G> Backend<G> {
         }
     }
 
-    /// The device in whose memory inputs may lie; `None` while it is short of memory.
+    /// The device in whose memory inputs may lie; `None` without a device, or while the device is short of memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
         self.gpu().filter(|_| !self.shortage.is_on(Instant::now))
     }
 
-    /// The GPU implementation, for an input in the memory of its device; `None` while the device is short of memory.
+    /// Returns the GPU implementation for an input that lies in its device's memory; `None` while the device is short of memory.
     pub(super) fn gpu_for_input(&mut self) -> Option<&mut G> {
         self.end_shortage();
         let is_short = self.shortage.is_on(Instant::now);
         self.on_gpu.as_mut().filter(|_| !is_short)
     }
 
-    /// The device on which results may stay for the next operation; `None` while it is short of memory for them.
+    /// The device on which results may stay for the next operation; `None` while the device is short of memory for results.
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
         if self.on_gpu.is_some() && self.shortage_for_results.ends(Instant::now) {
             tracing::info!("{}: results stay on {} again", self.operation, self.device());
@@ -170,7 +171,8 @@ impl<G> Backend<G> {
         self.gpu().filter(|_| !is_short)
     }
 
-    /// Reports that there was no memory for a result that was to stay on the device. Results go through the host for a while.
+    /// Reports that the device had no memory to keep a result for the next operation. Results go through the host until the
+    /// back-off ends.
     pub fn failed_to_hand_on(&mut self, error: &DeviceFault) {
         let seconds = self.shortage_for_results.begins(Instant::now()).as_secs();
         tracing::error!(
@@ -180,17 +182,18 @@ impl<G> Backend<G> {
         );
     }
 
-    /// The GPU implementation, whatever the work, for data that are on its device already.
+    /// Returns the GPU implementation, whatever the size of the work, for data that are on its device already; `None` without a
+    /// usable device.
     pub fn on_gpu(&mut self) -> Option<&mut G> {
         self.on_gpu.as_mut()
     }
 
-    /// The device of the GPU implementation, as long as it can be used.
+    /// The device of the GPU implementation; `None` without a GPU, or after a failure other than a lack of memory.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.gpu.as_ref().filter(|_| self.on_gpu.is_some())
     }
 
-    /// The device of the GPU implementation; the CPU where there is none.
+    /// The device of the GPU implementation; the CPU if no GPU can be used.
     pub fn device(&self) -> Device {
         match self.gpu() {
             Some(gpu) => gpu.device(),
@@ -198,7 +201,8 @@ impl<G> Backend<G> {
         }
     }
 
-    /// Reports how long `work` bytes took, for the trials.
+    /// Adds the time that work of `work` bytes took on the device `on` to the trials of `auto`. Logs the choice for this size once
+    /// both the CPU and the GPU have been timed often enough.
     pub fn took(&mut self, work: usize, on: Device, time: Duration) {
         if let (Some(trials), true) = (&mut self.trials, self.on_gpu.is_some())
             && let Some((cpu, on_gpu)) = trials.add(work, on, time)
@@ -215,10 +219,11 @@ impl<G> Backend<G> {
         }
     }
 
-    /// Reports that the GPU implementation failed on `work` bytes, 0 for an input. The CPU has to do the work again.
+    /// Reports that the GPU implementation failed on work of `work` bytes; 0 stands for work on an input, and counts as work of
+    /// every size. The CPU has to do the work again.
     ///
-    /// If memory was lacking, work of this size and more goes to the CPU for a while, and no input is taken on the device. After
-    /// any other failure the GPU implementation is dropped.
+    /// If memory was lacking, work of this size and more goes to the CPU during a back-off, and so does every input in the device's
+    /// memory. After any other failure the GPU implementation is dropped.
     pub fn failed(&mut self, work: usize, error: DeviceFault) {
         if error.is_memory() {
             self.least_too_large = self.least_too_large.min(work);
@@ -238,12 +243,13 @@ impl<G> Backend<G> {
         }
     }
 
-    /// True if the operation must not go on: see [`take_lost`](Self::take_lost).
+    /// True if a device that was asked for by name has failed, and [`take_lost`](Self::take_lost) has not returned its fault yet.
+    /// The operation must not go on.
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
 
-    /// The reason why the operation must not go on, once: a device that was asked for by name is lost.
+    /// Returns, once, the fault of a failed device that was asked for by name: the operation must not go on. `None` otherwise.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.lost.take()
     }
@@ -258,7 +264,7 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Begins the back-off after a lack of memory; one that has begun already goes on. Returns the time that is left.
+    /// Begins a back-off after a lack of memory, unless one lasts already. Returns the time until its end.
     fn begins(&mut self, now: Instant) -> Duration {
         if let Some(until) = self.until.filter(|&until| self.is_on && now < until) {
             return until - now;
@@ -273,7 +279,7 @@ impl Backoff {
         self.lasts
     }
 
-    /// True while the back-off lasts. The clock is read only if one has begun.
+    /// True while the back-off lasts. The clock is read only if a back-off has begun.
     fn is_on(&self, now: impl FnOnce() -> Instant) -> bool {
         self.is_on && self.until.is_some_and(|until| now() < until)
     }
@@ -286,14 +292,15 @@ impl Backoff {
     }
 }
 
-/// Times of both implementations for each size of work, by powers of two: both are explored, then the faster is taken.
+/// Times of both implementations for each size of work, by powers of two. Both are timed a few times; the faster one does the rest
+/// of the work.
 struct Trials {
     floor: usize,
     sizes: [Size; usize::BITS as usize],
 }
 
-/// Number of times that each implementation is timed; the least time counts. On a device the first time does not count, since it
-/// loads the kernels.
+/// Number of runs on the CPU that are timed for each size of work; on a GPU `GPU_TRIALS`. The shortest run counts. The first run on
+/// a GPU does not count, since it loads the kernels.
 const CPU_TRIALS: u8 = 3;
 const GPU_TRIALS: u8 = 4;
 
@@ -327,7 +334,8 @@ impl Trials {
         }
     }
 
-    /// Adds a time. With the last time that is needed, returns the least times of the CPU and of the GPU.
+    /// Adds the `time` that work of `work` bytes took on the device `on`. The call that completes the trials of this size returns
+    /// the smallest time of the CPU and of the GPU; every other call returns `None`.
     fn add(&mut self, work: usize, on: Device, time: Duration) -> Option<(Duration, Duration)> {
         if work < self.floor {
             return None;
@@ -356,7 +364,8 @@ mod tests {
 
     const FLOOR: usize = 1 << 10;
 
-    /// Runs work of one size until the better side is known, and returns how often each side was taken.
+    /// Simulates trials of work of `work` bytes until the faster device is known. Returns how often the CPU and the GPU were
+    /// chosen.
     fn decide(trials: &mut Trials, work: usize, cpu_us: u64, gpu_us: u64) -> (u32, u32) {
         let mut taken = (0, 0);
         loop {

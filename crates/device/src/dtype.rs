@@ -1,3 +1,6 @@
+//! Types of elements, and views of host memory whose element type is known at run time. Elements are never read as another type,
+//! except as bytes, and bfloat16 as its bits.
+
 use super::Float;
 use arrow_schema::DataType;
 use bytemuck::Pod;
@@ -9,7 +12,7 @@ use std::fmt;
 /// Declares the types of elements: each with its Rust type, and with its name in messages and configuration.
 macro_rules! dtypes {
     ($($(#[$doc:meta])* $dtype:ident $T:ty: $name:literal),* $(,)?) => {
-        /// The type of a tensor's elements.
+        /// Type of a tensor's elements, as messages and configurations name it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
         pub enum Dtype {
@@ -17,7 +20,7 @@ macro_rules! dtypes {
         }
 
         impl Dtype {
-            /// Every element type, in the order of the documentation.
+            /// Every element type. The index of a type is its [`code`](Self::code) in the kernels.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$dtype),*];
 
             /// The name used in messages and configuration, such as `float32`.
@@ -27,7 +30,7 @@ macro_rules! dtypes {
                 }
             }
 
-            /// Bytes an element takes.
+            /// Size of an element, bytes.
             pub const fn size(self) -> usize {
                 match self {
                     $(Self::$dtype => size_of::<$T>(),)*
@@ -45,7 +48,7 @@ dtypes! {
     Float32 f32: "float32",
     Float64 f64: "float64",
     Float16 f16: "float16",
-    /// Travels in Arrow as UInt16 bits.
+    /// bfloat16, which Arrow lacks: messages carry its bits as uint16.
     BFloat16 bf16: "bfloat16",
     Int8 i8: "int8",
     Int16 i16: "int16",
@@ -63,7 +66,7 @@ impl Dtype {
         Self::ALL.iter().position(|&each| each == self).unwrap_or(0) as u32
     }
 
-    /// Looks up a type by its name.
+    /// Looks up a type by its name in messages, such as `float32`; `None` if no type has the name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
@@ -71,7 +74,7 @@ impl Dtype {
     /// Checks that elements of this type may be read as `T`: as the same type, as bytes, or bfloat16 as its uint16 bits.
     ///
     /// # Panics
-    /// If they may not.
+    /// If elements of this type may not be read as `T`.
     #[track_caller]
     pub fn assert_is<T: Primitive>(self) {
         let is_bits = T::DTYPE == Self::UInt16 && self == Self::BFloat16;
@@ -99,12 +102,12 @@ impl Dtype {
         }
     }
 
-    /// True if it is one of the float types that an operation can publish: float32, float16, bfloat16.
+    /// True if operations can publish the type: float32, float16 or bfloat16.
     pub const fn is_output(self) -> bool {
         matches!(self, Self::Float32 | Self::Float16 | Self::BFloat16)
     }
 
-    /// The largest number of this float type.
+    /// Largest finite number of this float type; for an integer type the largest float32.
     pub const fn largest(self) -> f64 {
         match self {
             Self::Float16 => f16::MAX.to_f64_const(),
@@ -159,7 +162,7 @@ pub trait Element: Float<Real = f32> {
 
 impl<T: Float<Real = f32>> Element for T {}
 
-/// Elements in host memory, of a type that is known at run time.
+/// View of elements in host memory, whose type is known at run time only.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     dtype: Dtype,
@@ -229,7 +232,7 @@ impl AsFloat for bf16 {
 }
 
 impl<'a> Values<'a> {
-    /// Takes `bytes` as elements of `dtype`. The bytes must be aligned for these, and hold a whole number of them.
+    /// Views `bytes` as elements of `dtype`.
     ///
     /// # Panics
     /// If the bytes are not aligned, or do not hold a whole number of elements.
@@ -244,7 +247,7 @@ impl<'a> Values<'a> {
         Self { dtype, bytes }
     }
 
-    /// Takes a slice of float32.
+    /// Views a slice of float32.
     pub fn from_f32(values: &'a [f32]) -> Self {
         Self::new(Dtype::Float32, bytemuck::cast_slice(values))
     }
@@ -264,22 +267,22 @@ impl<'a> Values<'a> {
         self.bytes.is_empty()
     }
 
-    /// The raw bytes.
+    /// The bytes of all elements, in the byte order of the machine.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The elements, of type `T`, or their bytes, of type `u8`.
+    /// The elements as a slice of their type `T`, as bytes (`u8`), or of bfloat16 as its bits (`u16`).
     ///
     /// # Panics
-    /// If they are of another type.
+    /// If the elements are of another type.
     #[track_caller]
     pub fn as_slice<T: Primitive>(&self) -> &'a [T] {
         self.dtype.assert_is::<T>();
         bytemuck::cast_slice(self.bytes)
     }
 
-    /// Elements `from..to`.
+    /// View of elements `from..to`. Panics if there are fewer elements than `to`.
     pub fn slice(&self, from: usize, to: usize) -> Self {
         let size = self.dtype.size();
         Self {
@@ -302,7 +305,7 @@ impl<'a> Values<'a> {
         with_type!(self.dtype, T => out.extend(self.as_slice::<T>().iter().map(|value| value.as_f64())));
     }
 
-    /// Writes an element as text, in the fewest digits that read back as the same value.
+    /// Writes element `i` as text, in the fewest digits that read back as the same value.
     ///
     /// # Errors
     /// The error of `out`.
@@ -310,7 +313,7 @@ impl<'a> Values<'a> {
         with_type!(self.dtype, T => write!(out, "{}", self.as_slice::<T>()[i]))
     }
 
-    /// Converts elements `first`, `first + stride`, ... to the nearest float32 until `out` is full.
+    /// Converts elements `first`, `first + stride`, ... to the nearest float32 until `out` is full or no element is left.
     pub fn strided_to_f32(&self, first: usize, stride: usize, out: &mut [f32]) {
         with_type!(self.dtype, T => {
             let source: &[T] = bytemuck::cast_slice(self.bytes);

@@ -1,3 +1,6 @@
+//! Float types of samples and of published values, and loops over slices of them. A loop over a slice gives the same bits as its
+//! elements one by one, however it is vectorized.
+
 use super::Primitive;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -5,16 +8,16 @@ use robocache_geometry::Real;
 
 /// A float type of samples or of published values: float32, float64, float16 or bfloat16.
 ///
-/// Loops over slices vectorize, and are inlined, so that a caller that is compiled for wider vectors uses those. Vectors change no
-/// result: each lane computes what a scalar would.
+/// Loops over slices vectorize, and are inlined, so that a caller that is compiled for wider vectors uses wider vectors. Vectors
+/// change no result: each lane computes what a scalar would.
 pub trait Float: Primitive + Send + Sync {
-    /// True if a slice converts faster than its elements one by one.
+    /// True if converting a whole slice is faster than converting its elements one by one.
     const CONVERTS_SLICES: bool = false;
     /// The type in which values are computed: float64 for float64, float32 for the other types.
     type Real: Real + Float<Real = Self::Real>;
-    /// The nearest value of this type, ties to even.
+    /// Rounds a float32 to the nearest value of this type, ties to even.
     fn from_f32(value: f32) -> Self;
-    /// The value, exactly.
+    /// Converts the value to the type in which it is computed, without rounding.
     fn to_real(self) -> Self::Real;
     /// Rounds a number that is not NaN to the nearest value of this type, ties to even.
     fn from_real(value: Self::Real) -> Self;
@@ -25,7 +28,7 @@ pub trait Float: Primitive + Send + Sync {
     /// True if all `values` are finite, and small enough that interpolating between any two of them can't overflow.
     fn all_moderate(values: &[Self]) -> bool;
 
-    /// Applies [`to_real`](Self::to_real) to each element. Both slices have the same length.
+    /// Writes [`to_real`](Self::to_real) of each element to `out`. Both slices have the same length.
     #[inline(always)]
     fn to_reals(values: &[Self], out: &mut [Self::Real]) {
         for (out, &value) in out.iter_mut().zip(values) {
@@ -33,7 +36,7 @@ pub trait Float: Primitive + Send + Sync {
         }
     }
 
-    /// Applies [`from_real`](Self::from_real) to each element. Both slices have the same length.
+    /// Writes [`from_real`](Self::from_real) of each element to `out`. Both slices have the same length.
     #[inline(always)]
     fn from_reals(values: &[Self::Real], out: &mut [Self]) {
         for (out, &value) in out.iter_mut().zip(values) {
@@ -42,12 +45,12 @@ pub trait Float: Primitive + Send + Sync {
     }
 }
 
-/// Number of elements that are converted at a time, if slices are converted. They fit the L1 cache.
+/// Number of elements that are converted at a time, for types with `CONVERTS_SLICES`: few enough for the L1 cache.
 const PIECE: usize = 64;
 
 /// Writes `f(a[i], b[i])`, computed in float32 or float64, to each `out[i]`. All slices have the same length.
 ///
-/// Returns whether all written values are finite. A caller that ignores this does not pay for it.
+/// Returns whether all written values are finite. If the caller ignores the result, the compiler removes the check.
 #[inline(always)]
 pub fn zip_map<S: Float, T: Float<Real = S::Real>>(
     a: &[S],
@@ -110,8 +113,9 @@ pub fn convert<S: Float, T: Float<Real = S::Real>>(values: &[S], out: &mut [T]) 
     finite && nonfinite >> 31 == 0
 }
 
-/// True if adding `$step`, a multiple of the exponent's lowest bit, does not carry into the cleared sign of any value. If `$step`
-/// is that bit itself, the values are then finite. Or-ing the sums needs no branch and vectorizes for every width.
+/// True if the exponents of all values are so small that adding `$step` to the bits does not carry into the cleared sign bit. If
+/// `$step` is the exponent's lowest bit, true means that all values are finite. Or-ing the sums needs no branch, and vectorizes for
+/// every width.
 macro_rules! exponents_below {
     ($values:expr, $Bits:ty, $step:expr) => {{
         let bits: &[$Bits] = bytemuck::cast_slice($values);
@@ -123,7 +127,7 @@ macro_rules! exponents_below {
     }};
 }
 
-/// Implements the trait for float32 or float64, with `$mantissa` bits of mantissa.
+/// Implements `Float` for float32 or float64, with `$mantissa` bits of mantissa.
 macro_rules! real {
     ($T:ty, $Bits:ty, $mantissa:literal) => {
         impl Float for $T {
@@ -167,7 +171,8 @@ real!(f32, u32, 23);
 real!(f64, u64, 52);
 
 impl Float for f16 {
-    /// The CPU's instructions convert slices. Converting one by one would check each time whether the CPU has them.
+    /// True, since the CPU has instructions that convert slices. Converting one by one would check each time whether the CPU has
+    /// these instructions.
     const CONVERTS_SLICES: bool = true;
     type Real = f32;
 
@@ -198,7 +203,7 @@ impl Float for f16 {
 
     #[inline(always)]
     fn all_moderate(values: &[Self]) -> bool {
-        // Their differences are computed in float32, which holds them.
+        // Differences of float16 values are computed in float32, which can hold all of them.
         exponents_below!(values, u16, 1 << 10)
     }
 
@@ -226,7 +231,7 @@ impl Float for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// Rounds without the branch that a NaN would need.
+    /// Rounds to nearest, ties to even, without the branch that a NaN would need.
     #[inline(always)]
     fn from_real(value: f32) -> Self {
         let bits = value.to_bits();
@@ -271,8 +276,7 @@ mod tests {
         }
     }
 
-    /// Checks whether the middle between a value and its negative is finite: for the largest moderate value, and for the largest
-    /// value.
+    /// Returns whether interpolating halfway from `-x` to `x` gives a finite number, for `moderate` and for `largest` as `x`.
     fn middles<T: Float>(moderate: T, largest: T, negate: impl Fn(T) -> T) -> [bool; 2] {
         [moderate, largest].map(|end| {
             let mut out = [end];
@@ -317,7 +321,7 @@ mod tests {
         assert!(f32::all_finite(&[]));
     }
 
-    /// Slices shorter than a piece that is converted at a time, as long, and longer.
+    /// Converts slices that are shorter than `PIECE`, as long, and longer.
     #[test]
     fn slices_convert_as_their_elements_do() {
         fn check<T: Float<Real = f32> + PartialEq + std::fmt::Debug>(from_f32: impl Fn(f32) -> T) {

@@ -1,23 +1,26 @@
+//! Host memory of messages and results: pageable or page-locked, aligned to a cache line, and used again. Growing keeps the
+//! contents, and a lack of page-locked memory is never an error.
+
 use super::gpu::{Gpu, PinnedBuf};
 use bytemuck::{Pod, Zeroable};
 use std::alloc::Layout;
 use std::collections::TryReserveError;
 
-/// Source of memory for host buffers. Clones are the same source; the default is pageable memory.
+/// Kind of memory that host buffers allocate: pageable, which is the default, or page-locked for a GPU.
 #[derive(Clone, Default)]
 pub struct HostMemory {
     page_locked_by: Option<Gpu>,
 }
 
 impl HostMemory {
-    /// Ordinary memory.
+    /// Ordinary pageable memory, from Rust's allocator.
     pub fn pageable() -> Self {
         Self::default()
     }
 
     /// Memory that the device of `gpu` reads and writes by itself (DMA), several times as fast as the driver copies pageable
-    /// memory. It is used for large buffers only, since locking pages takes the driver 100 us and more. If the driver has no
-    /// page-locked memory left, buffers are pageable: copies are slower then, and nothing else changes.
+    /// memory. Buffers below 64 KiB stay pageable, since locking pages takes the driver 100 us and more. If the driver has no
+    /// page-locked memory left, buffers are pageable, which only makes copies slower.
     pub fn page_locked(gpu: &Gpu) -> Self {
         Self {
             page_locked_by: Some(gpu.clone()),
@@ -25,7 +28,7 @@ impl HostMemory {
     }
 }
 
-/// The least size of a page-locked buffer.
+/// Threshold, bytes: smaller buffers stay pageable, even if their [`HostMemory`] is page-locked.
 const PAGE_LOCKED_BYTES: usize = 1 << 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -70,7 +73,7 @@ impl Default for Memory {
 }
 
 impl HostBuf {
-    /// An empty buffer that gets its memory from `source`.
+    /// Makes an empty buffer that gets its memory from `source`.
     pub fn new(source: &HostMemory) -> Self {
         Self {
             source: source.clone(),
@@ -86,11 +89,11 @@ impl HostBuf {
         self.bytes = bytes;
     }
 
-    /// Reserves memory for `bytes` bytes in all, so that growing to this size allocates nothing. The memory stays untouched until
-    /// then. A buffer that is page-locked already reserves nothing.
+    /// Reserves pageable memory for `bytes` bytes in all, so that growing to this size allocates nothing. The pages stay untouched
+    /// until the buffer grows. A buffer that is page-locked already reserves nothing.
     ///
     /// # Errors
-    /// The pageable memory does not suffice.
+    /// The allocator's error if there is too little pageable memory. The buffer is then unchanged.
     pub fn try_reserve(&mut self, bytes: usize) -> Result<(), TryReserveError> {
         match &mut self.memory {
             Memory::Pageable(lines) => {
@@ -151,7 +154,7 @@ impl HostBuf {
         }
     }
 
-    /// Makes the buffer a copy of `source`.
+    /// Replaces the contents with a copy of `source`; the length becomes that of `source`.
     pub fn copy_from(&mut self, source: &[u8]) {
         self.resize(source.len());
         self.bytes_mut().copy_from_slice(source);
@@ -167,7 +170,7 @@ impl HostBuf {
         self.bytes == 0
     }
 
-    /// Number of bytes that it can hold without allocating.
+    /// Number of bytes that the buffer can hold without allocating.
     pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Pageable(lines) => lines.capacity() * size_of::<Line>(),
@@ -175,23 +178,23 @@ impl HostBuf {
         }
     }
 
-    /// The contents as bytes.
+    /// The contents: `len` bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.all()[..self.bytes]
     }
 
-    /// The contents as bytes, to write.
+    /// The contents, `len` bytes, to be written in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes = self.bytes;
         &mut self.all_mut()[..bytes]
     }
 
-    /// The contents as elements of `T`. The length must be a whole number of them.
+    /// The contents as elements of `T`. Panics unless the length is a multiple of the element's size.
     pub fn as_slice<T: Pod>(&self) -> &[T] {
         bytemuck::cast_slice(self.bytes())
     }
 
-    /// The contents as elements of `T`, to write. The length must be a whole number of them.
+    /// The contents as elements of `T`, to be written in place. Panics unless the length is a multiple of the element's size.
     pub fn as_mut_slice<T: Pod>(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(self.bytes_mut())
     }

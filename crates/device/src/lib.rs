@@ -1,8 +1,8 @@
-//! Places of data and types of elements.
+//! Devices (the CPU and GPUs), the memory in which data lie, and the types of elements.
 //!
 //! The type of a buffer says where its data lie: memory that the CPU can read is a [`HostBuf`] or a slice; memory of a GPU is a
-//! [`gpu::DeviceBuf`]. Handing one to an operation of the other is a compile error, and every copy between them is an explicit
-//! call.
+//! [`gpu::DeviceBuf`]. Passing host memory to a GPU operation, or GPU memory to a CPU operation, is a compile error. Every copy
+//! between host and GPU is an explicit call.
 //!
 //! [`Placement`] holds the devices to use. [`Backend`] chooses whether the CPU or the GPU does a piece of work, and [`Resident`]
 //! where the state of an operation lives. The drivers are the features `cuda` and `hip`, on by default. Without them no device can
@@ -31,35 +31,35 @@ use gpu::Kind;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 
-/// Choice of a device, by the key `device` of a configuration.
+/// Value of the key `device` of a configuration: the device that an operation is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The CPU or a GPU, whichever is quicker for the work at hand; the CPU if there is no GPU.
     #[default]
     Auto,
-    /// The CPU backend.
+    /// The CPU, even if there is a GPU.
     Cpu,
-    /// The GPU of this kind and ordinal, or the first of the kind.
+    /// The GPU of this kind and ordinal; `None` means ordinal 0, unless `devices:` lists ordinals.
     Gpu(Kind, Option<usize>),
 }
 
-/// A device: the CPU or a GPU.
+/// Device that does work or holds data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The CPU.
+    /// The CPU, whose data lie in host memory.
     Cpu,
-    /// The GPU of this kind and ordinal.
+    /// A GPU: its kind, and its ordinal among the GPUs of that kind, from 0.
     Gpu(Kind, usize),
 }
 
 impl DeviceChoice {
-    /// Lists the texts that name a choice, for an error.
+    /// Lists the allowed values of `device:`, for an error text.
     fn allowed() -> String {
         let kinds = Kind::ALL.map(|kind| format!(", {kind}, {kind}:N"));
         format!("auto, cpu{}", kinds.concat())
     }
 
-    /// Parses a choice, such as `cuda:0`.
+    /// Parses a choice, such as `cuda:0`; `None` if the text is not a choice.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "auto" => Some(Self::Auto),

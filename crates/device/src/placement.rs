@@ -1,8 +1,11 @@
+//! The devices that a configuration asks for, as they are on this machine. A device that was asked for by name is used or refused;
+//! only `auto` takes the CPU instead.
+
 use super::gpu::{DeviceFault, Gpu, Kind, Unavailable};
 use super::{Device, DeviceChoice, HostMemory};
 use std::fmt;
 
-/// The devices of an operation: what `device:`, `devices:` and `max_device_mb:` of a configuration mean on this machine.
+/// Open devices of an operation: `device:`, `devices:` and `max_device_mb:` of a configuration, resolved on this machine.
 #[derive(Clone)]
 pub struct Placement {
     gpus: Vec<Gpu>,
@@ -17,14 +20,14 @@ pub enum DeviceError {
     /// A device that was asked for by name can't be used.
     #[error("`{asked}` can't be used: {error}{} (allowed on any machine: auto, cpu)", hint_at_other(*other))]
     Gpu {
-        /// Device that was asked for.
+        /// Text of the configuration that asked for the device, such as `cuda:1`.
         asked: String,
-        /// The cause.
+        /// Fault of opening the device.
         error: DeviceFault,
-        /// A device of another kind, if there is one and none of the kind that was asked for.
+        /// Device of another kind that could be used instead, if the kind that was asked for has no usable device.
         other: Option<Device>,
     },
-    /// `devices:` stands beside a `device:` that it can't go with.
+    /// `devices:` was given beside `device: cpu`, or beside a `device:` with an ordinal.
     #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto{})", Kind::ALL.map(|kind| format!(", {kind}")).concat())]
     Conflict {
         /// The value of `devices:`.
@@ -38,7 +41,7 @@ pub enum DeviceError {
 }
 
 impl Placement {
-    /// The CPU alone.
+    /// Places all work on the CPU, for a `reason` that the log states.
     pub fn cpu(reason: impl Into<String>) -> Self {
         Self {
             gpus: Vec::new(),
@@ -48,7 +51,7 @@ impl Placement {
         }
     }
 
-    /// Devices that are open already: those that `auto` found, or that were asked for.
+    /// Places work on GPUs that are open already. If `is_auto`, work for which the CPU is quicker goes to the CPU.
     pub fn on(gpus: Vec<Gpu>, is_auto: bool) -> Self {
         let is_verified = gpus.iter().all(|gpu| match gpu.device() {
             Device::Cpu => true,
@@ -67,11 +70,12 @@ impl Placement {
         }
     }
 
-    /// Opens the devices. If `devices` are given, batches are shared among them, and the first one does all other work.
+    /// Opens the device that `choice` names, or the GPUs whose ordinals `devices` lists. Batches are shared among several devices;
+    /// the first device does all other work.
     ///
     /// # Errors
-    /// If a device was asked for by name and can't be used, as always without its feature, `cuda` or `hip`. `auto` takes the CPU
-    /// instead. Also if `devices` is empty, has a device twice, or can't go with `choice`.
+    /// If a device that was asked for by name can't be used, as in every build without its feature, `cuda` or `hip`; `auto` takes
+    /// the CPU instead. Also if `devices` is empty, has an ordinal twice, or contradicts `choice`.
     pub fn resolve(choice: DeviceChoice, devices: Option<&[usize]>) -> Result<Self, DeviceError> {
         let named = match (choice, devices) {
             (DeviceChoice::Auto | DeviceChoice::Gpu(_, None), Some(devices)) => {
@@ -102,7 +106,7 @@ impl Placement {
         };
         match named.iter().map(|&ordinal| Gpu::open(kind, ordinal)).collect() {
             Ok(gpus) => Ok(Self::on(gpus, is_auto)),
-            // Devices that are named are wanted, whatever `device:` says.
+            // Devices that `devices:` lists were asked for by name, even with `device: auto`.
             Err(error) if is_auto && devices.is_none() => {
                 let named =
                     device_of_other_kind(kind, &error).map(|device| format!("; {device} is there, and must be named"));
@@ -116,14 +120,15 @@ impl Placement {
         }
     }
 
-    /// Sets a limit to the device memory that each operation holds.
+    /// Limits the device memory that each operation may hold, bytes; `None` means no limit.
     #[must_use]
     pub fn with_max_bytes(mut self, max_bytes: Option<usize>) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// The CPU alone, for an operation whose configuration GPUs can't do. Logs a warning with the reason if there is a GPU.
+    /// Places all work on the CPU, for an operation whose configuration GPUs can't do. Logs a warning with the reason if there is a
+    /// GPU.
     pub fn without_gpu(&self, operation: &str, reason: &str) -> Self {
         if self.gpu().is_some() {
             tracing::warn!("{operation}: on the CPU: {reason}");
@@ -131,22 +136,22 @@ impl Placement {
         Self::cpu(reason)
     }
 
-    /// The GPU for work that is not shared among several; `None` for the CPU.
+    /// The GPU for work that is not shared among several devices; `None` for the CPU alone.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.gpus.first()
     }
 
-    /// The devices that batches are shared among.
+    /// The GPUs that batches are shared among; empty for the CPU alone.
     pub fn gpus(&self) -> &[Gpu] {
         &self.gpus
     }
 
-    /// Source of memory for messages: page-locked if a GPU is to read and write them.
+    /// Kind of host memory for messages: page-locked if a GPU is to read and write them, else pageable.
     pub fn host_memory(&self) -> HostMemory {
         self.gpu().map_or_else(HostMemory::pageable, HostMemory::page_locked)
     }
 
-    /// Bytes of a device's memory that an operation may hold.
+    /// Largest device memory that an operation may hold, bytes; `None` without a limit.
     pub fn max_bytes(&self) -> Option<usize> {
         self.max_bytes
     }
@@ -158,7 +163,7 @@ impl Placement {
 }
 
 /// Chooses the kind that `auto` takes: the first verified kind whose driver can be used, else the first verified kind that the
-/// program was built with. The driver of the latter says what is missing.
+/// program was built with. Opening the driver of the latter gives an error that says what is missing.
 fn kind_for_auto() -> Kind {
     let verified = || Kind::ALL.into_iter().filter(|kind| kind.is_verified());
     let is_built = |kind: &Kind| !matches!(kind.driver(), Err(Unavailable::NotBuilt(_)));
@@ -167,7 +172,7 @@ fn kind_for_auto() -> Kind {
     found.or_else(|| verified().find(is_built)).unwrap_or(first)
 }
 
-/// The first device of another kind, if the driver of this kind can't be used.
+/// Returns device 0 of another kind whose driver can be used, if `error` says that no device of `kind` can be used.
 fn device_of_other_kind(kind: Kind, error: &DeviceFault) -> Option<Device> {
     let is_missing = |error: &DeviceFault| matches!(error, DeviceFault::Unavailable(reason) if !matches!(reason, Unavailable::NoSuchDevice { .. }));
     let mut others = Kind::ALL
@@ -177,7 +182,7 @@ fn device_of_other_kind(kind: Kind, error: &DeviceFault) -> Option<Device> {
     Some(Device::Gpu(other, 0))
 }
 
-/// Words for an error, about a device of another kind.
+/// Formats the end of an error text that names the device of another kind; empty for `None`.
 fn hint_at_other(other: Option<Device>) -> String {
     other.map_or_else(String::new, |device| format!("; there is {device}"))
 }

@@ -1,5 +1,5 @@
-//! State of an operation that may live on a device. After a failure it comes back to the host, or the caller learns that it is
-//! lost.
+//! State of an operation that may live on a device. After a failure the state comes back to the host, or the caller learns that the
+//! state is lost.
 
 use super::gpu::{DeviceFault, Gpu};
 use super::{Backend, Device};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The host side holds all of the state, or a part while the device holds the rest. Work that moves state to the device notes this
 /// on the host side.
 pub trait State {
-    /// The host side.
+    /// State in host memory, with a note whether the device holds more.
     type Host;
 
     /// True if the device holds state that `host` lacks.
@@ -41,9 +41,9 @@ pub enum Outcome<T> {
 
 /// State `S` of an operation that a device may hold, with the choice of the device.
 ///
-/// State moves to the device with an input that lies there, by the work that [takes](Self::take_input) the input. From then on it
-/// stays: no trial moves work on it. Only work on state that the host holds goes to the quicker side. If the device fails, the
-/// state comes back to the host or is lost, and every caller has to handle both.
+/// State moves to the device with an input that lies on the device, by the work that [takes](Self::take_input) the input. From then
+/// on the state stays on the device, and so does all work on it, however small. Only work on state that the host holds goes to the
+/// quicker side. If the device fails, the state comes back to the host or is lost, and every caller has to handle both.
 ///
 /// Work that returns a fault must have left the state as it was, since the host does the work again. If a part of the work may be
 /// done by then, it has to keep what `bring_back` needs to undo that part.
@@ -103,8 +103,8 @@ impl<S: State> Resident<S> {
         Self { backend }
     }
 
-    /// Takes an input that lies in the memory of the device; the state may move there with it. While the device is short of memory,
-    /// the host takes the input.
+    /// Runs `work` for an input that lies in the device's memory; `work` may move the state to the device. While the device is
+    /// short of memory and holds no state, returns [`Outcome::FellBack`]: the host has to do the work.
     pub fn take_input<T>(
         &mut self,
         host: &mut S::Host,
@@ -118,7 +118,7 @@ impl<S: State> Resident<S> {
         self.outcome(host, 0, done)
     }
 
-    /// Updates the state with an input of the host: on the device if any of the state is there.
+    /// Runs `work` for an input in host memory if the device holds any of the state. Otherwise the host has to do the work.
     pub fn update<T>(
         &mut self,
         host: &mut S::Host,
@@ -129,8 +129,8 @@ impl<S: State> Resident<S> {
         self.outcome(host, 0, done)
     }
 
-    /// Computes `bytes` bytes from the state: on the device if any of the state is there, else on the quicker side. A result that
-    /// `stays` is wanted on the device. The work leaves the state where it is; [`took`](Self::took) ends a trial.
+    /// Runs `work` of `bytes` bytes if the device holds any of the state, or else if the device is the quicker side. If `stays`,
+    /// the result is wanted on the device. `work` must not move the state. The caller reports the time by [`took`](Self::took).
     pub fn compute<T>(
         &mut self,
         host: &mut S::Host,
@@ -158,7 +158,7 @@ impl<S: State> Resident<S> {
         self.backend.on_gpu().is_some() && S::is_on_device(host)
     }
 
-    /// The outcome of work that the device did not do. State that only the device held is then lost.
+    /// Returns the outcome of work that the device did not do: `Reset` if only the device held some of the state, else `FellBack`.
     fn left<T>(host: &S::Host) -> Outcome<T> {
         match S::is_on_device(host) {
             true => Outcome::Reset,
@@ -166,8 +166,8 @@ impl<S: State> Resident<S> {
         }
     }
 
-    /// Reports that the device failed outside of the calls above, as when a result could not be handed on. `bytes` is the size of
-    /// the work, 0 for an input. Never returns [`Outcome::Done`].
+    /// Reports a fault of the device outside of `take_input`, `update` and `compute`, as when a result could not be handed on. The
+    /// work had `bytes` bytes; 0 stands for work on an input. Never returns [`Outcome::Done`].
     pub fn failed<T>(&mut self, host: &mut S::Host, bytes: usize, fault: DeviceFault) -> Outcome<T> {
         // The backend has not yet given up a device that failed for good: its memory may still be readable.
         let brought_back = self.backend.on_gpu().map_or(Ok(()), |state| state.bring_back(host));
@@ -182,37 +182,37 @@ impl<S: State> Resident<S> {
         Self::left(host)
     }
 
-    /// Returns the state on the device, to read the results of the last work: they are there until the next work.
+    /// Returns the device's part of the state, from which the results of the last work can be read; `None` without a usable device.
     pub fn on_gpu(&mut self) -> Option<&mut S> {
         self.backend.on_gpu()
     }
 
-    /// Returns the device; the CPU where there is none.
+    /// Returns the device that may hold the state; the CPU if no GPU can be used.
     pub fn device(&self) -> Device {
         self.backend.device()
     }
 
-    /// See [`Backend::input_gpu`].
+    /// Returns the device in whose memory inputs may lie: [`Backend::input_gpu`].
     pub fn input_gpu(&self) -> Option<&Gpu> {
         self.backend.input_gpu()
     }
 
-    /// See [`Backend::output_gpu`].
+    /// Returns the device on which results may stay: [`Backend::output_gpu`].
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
         self.backend.output_gpu()
     }
 
-    /// See [`Backend::took`].
+    /// Adds the time of work of `bytes` bytes to the trials of `auto`: [`Backend::took`].
     pub fn took(&mut self, bytes: usize, on: Device, time: Duration) {
         self.backend.took(bytes, on, time);
     }
 
-    /// See [`Backend::is_lost`].
+    /// True if a device that was asked for by name has failed: [`Backend::is_lost`].
     pub fn is_lost(&self) -> bool {
         self.backend.is_lost()
     }
 
-    /// See [`Backend::take_lost`].
+    /// Returns, once, the fault that ends the operation: [`Backend::take_lost`].
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.backend.take_lost()
     }

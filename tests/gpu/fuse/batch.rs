@@ -139,7 +139,8 @@ fn any_modality(random: &mut Random, entries: usize, with: Option<Interpolation>
     }
 }
 
-/// Compares a random batch on the device with values found for each target by itself. Returns the number of entries.
+/// Compares a random batch on the device with values that are computed for each target by itself. Returns the number of compared
+/// entries.
 fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<Interpolation>) -> usize {
     let budget = Budget::new(None);
     let entries = 1 + random.below(if with.is_none() { 3 } else { 8 });
@@ -256,7 +257,7 @@ fn check(gpu: &Gpu, random: &mut Random, most_modalities: usize, with: Option<In
     entries
 }
 
-/// Appends the value of a group, computed on the CPU from the same samples. Returns true if there is a value.
+/// Appends the value of a group of channels, computed on the CPU from the same samples. Returns false if there is no valid value.
 #[expect(
     clippy::too_many_arguments,
     reason = "the samples, the target and the place of its value"

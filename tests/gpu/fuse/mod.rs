@@ -26,7 +26,7 @@ struct Pairs {
     aligned: Pair,
     /// Memory on the device for a sample that is pushed.
     sample: DeviceBuf,
-    /// Memory for outputs that stay on the device: a buffer of the operation's budget, and one of another budget.
+    /// Device memory for outputs that stay on the device: a buffer of the operation's budget, and a buffer of another budget.
     left: [DeviceBuf; 2],
     windows: usize,
     /// The values of the last fused window.
@@ -110,7 +110,7 @@ impl Pairs {
         }
     }
 
-    /// Asks every operation for an observation.
+    /// Requests an observation at `time_ns` (`None`: the newest time) from every operation.
     fn ask(&mut self, time_ns: Option<i64>) {
         for Pair { oracle, subject } in self.each() {
             assert_eq!(subject.timeline_mut().ask(time_ns), oracle.timeline_mut().ask(time_ns));
@@ -125,7 +125,7 @@ impl Pairs {
         }
     }
 
-    /// Returns the next target that is due, which must be the same for all.
+    /// Returns the next target that is due, which must be the same for fuse and align, on the CPU and the device.
     fn due(&mut self) -> Option<Target> {
         let due = self.each().map(|Pair { oracle, subject }| {
             let target = oracle.due();

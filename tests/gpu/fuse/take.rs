@@ -9,7 +9,7 @@ use robocache::ops::align::SampleError;
 /// Numbers of values of a sample: from one to the bytes of a bitmap of 512 x 512 x 40 voxels, and 2 M.
 const SIZES: [usize; 7] = [1, 2, 255, 1025, 100_003, 512 * 512 * 40 / 8, 1 << 21];
 
-/// Makes a sample of `len` elements of a type, with a NaN at each of these channels.
+/// Makes a sample of `len` elements of a type, with a NaN at each channel whose index is in `nans`.
 fn sample(dtype: Dtype, len: usize, nans: &[usize]) -> Vec<u8> {
     let value = |i: usize| match nans.contains(&i) {
         true => f32::NAN,

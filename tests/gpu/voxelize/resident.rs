@@ -62,7 +62,7 @@ fn check(gpu: &Gpu, batch: &mut VoxelizeBatch, config: &VoxelizeConfig, messages
     }
 }
 
-/// Memory limit that holds one dense output of `clouds` clouds, but not two.
+/// Memory limit in bytes that leaves room for one dense output of `clouds` clouds, but not for two.
 fn room_for_one_output(config: &VoxelizeConfig, clouds: usize) -> usize {
     3 * clouds * config.shape.iter().product::<usize>() * config.dtype.size() - 1
 }

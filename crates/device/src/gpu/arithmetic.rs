@@ -1,18 +1,17 @@
-//! Divisions and square roots of a device, compared with the CPU's: implementations of operations have equal bits only if
-//! these do.
+//! Divisions and square roots of a device, compared with the CPU's: an operation gives the same bits on both only if these do.
 
 use super::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, Params, images};
 use robocache_kernels::Kernel;
 
 const ARITHMETIC: Kernel = images::ARITHMETIC.kernel("arithmetic");
 
-/// Number of dividends of each float type, and number of divisors.
+/// Number of dividends, and number of divisors, of each float type.
 const COUNT: usize = 64;
 
-/// Number of results that [`differing`] compares: a quotient and a root of each dividend.
+/// Number of results that [`differing`] compares: a quotient and a square root of each dividend, in both float types.
 pub const RESULTS: usize = 4 * COUNT;
 
-/// `ArithmeticParams` of kernels/arithmetic.cu.
+/// Parameters of the kernel `arithmetic`: `ArithmeticParams` of kernels/arithmetic.cu.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ArithmeticParams<'a> {
@@ -26,14 +25,14 @@ struct ArithmeticParams<'a> {
 // SAFETY: it has the fields of the kernel's struct.
 unsafe impl Params for ArithmeticParams<'_> {}
 
-/// Divides and takes roots on a device and on the CPU, in float32 and float64, and counts the results whose bits differ. A
+/// Divides and takes square roots on a device and on the CPU, in float32 and float64, and counts the results whose bits differ. A
 /// good part of the operands and of the results is subnormal.
 ///
 /// # Errors
 /// The driver's error.
 pub fn differing(gpu: &Gpu) -> Result<usize, DeviceFault> {
-    // A Lehmer generator chooses mantissas. Every third exponent is 0, as of subnormal numbers; the others are within 20 of the
-    // exponent of 1.
+    // A Lehmer generator chooses mantissas. Every third exponent is 0, which gives a subnormal number; the others are within 20 of
+    // the exponent of 1.
     let mut state = 1u64;
     let mut next = || {
         state = state * 48_271 % 0x7fff_ffff;

@@ -1,4 +1,5 @@
-//! The context of a device, which all its users in a process share, with the kernels that are loaded there.
+//! The context of a device, with the kernels that are loaded in it. All users of the device in a process share one context. When
+//! the last user drops the context, its kernels are unloaded.
 
 use super::driver::{self, Driver, Loaded, Unavailable};
 use super::error::DeviceFault;
@@ -33,7 +34,7 @@ impl Context {
         }
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|context| context.strong_count() > 0);
-        // Drivers without fields may share an address.
+        // The kinds are compared, too, since drivers without fields may share an address.
         let is_drivers = |it: &dyn Driver| it.kind() == kind && std::ptr::addr_eq(it, driver);
         let is_same_device = |context: &Arc<Self>| context.ordinal == ordinal && is_drivers(context.driver);
         if let Some(context) = open.iter().filter_map(Weak::upgrade).find(is_same_device) {
@@ -80,8 +81,8 @@ impl Context {
         }
     }
 
-    /// The function of a kernel, loaded at its first use. `came` is the size of the parameters that it is to be launched
-    /// with.
+    /// Returns the driver's function of `kernel`, which is loaded at the first call. Returns an error if the parameters of the
+    /// launch, `came` bytes, do not have the size of the kernel's.
     pub(super) fn function(&self, kernel: Kernel, came: usize) -> Result<Loaded, DeviceFault> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let function = match modules.functions.get(kernel.name) {

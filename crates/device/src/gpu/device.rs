@@ -1,3 +1,6 @@
+//! A GPU with a stream: opening it, launching kernels, and waiting for them. A launch whose parameters do not have the size of the
+//! kernel's is refused, if the driver can tell the size.
+
 use super::context::Context;
 use super::driver::{Driver, Kind};
 use super::error::DeviceFault;
@@ -10,7 +13,7 @@ use robocache_kernels::Kernel;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// The parameters of a kernel, laid out as its struct in the kernel's source.
+/// Parameters of a kernel: a struct with the layout of the kernel's own.
 ///
 /// # Safety
 /// The type is `#[repr(C)]` and has the fields of the struct of the kernel that it is handed to.
@@ -26,7 +29,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the device of that kind and ordinal.
+    /// Opens the GPU of a kind with this ordinal, and makes a stream on it.
     ///
     /// # Errors
     /// [`DeviceFault::Unavailable`] if there is no such device; the driver's error.
@@ -34,7 +37,7 @@ impl Gpu {
         Self::open_on(kind.driver()?, ordinal)
     }
 
-    /// Opens the device of that ordinal of a driver.
+    /// Opens the GPU of a driver with this ordinal, and makes a stream on it.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -42,7 +45,7 @@ impl Gpu {
         Self::of(Context::open(driver, ordinal)?)
     }
 
-    /// The same device with another stream.
+    /// Makes another stream on the same device.
     ///
     /// # Errors
     /// The driver's error.
@@ -57,7 +60,7 @@ impl Gpu {
         })
     }
 
-    /// The device.
+    /// Kind and ordinal of the device.
     pub fn device(&self) -> Device {
         self.stream.context.device()
     }
@@ -72,7 +75,7 @@ impl Gpu {
         &self.stream.context.name
     }
 
-    /// Number of multiprocessors.
+    /// Number of multiprocessors of the device.
     pub fn multiprocessors(&self) -> u32 {
         self.stream.context.multiprocessors
     }
@@ -84,7 +87,7 @@ impl Gpu {
         self.stream.starts_early.store(starts_early, Ordering::Relaxed);
     }
 
-    /// Enqueues a kernel. A grid without blocks does nothing.
+    /// Enqueues a launch of `kernel` with a grid of blocks of `block` threads. A grid without blocks does nothing.
     ///
     /// # Errors
     /// [`DeviceFault::Parameters`] if `P` does not have the size of the kernel's parameters; the driver's error, which may
@@ -124,7 +127,7 @@ impl Gpu {
         self.stream.synchronize()
     }
 
-    /// A new event.
+    /// Makes an event of this `Gpu`'s stream that can measure times.
     ///
     /// # Errors
     /// The driver's error.
@@ -143,7 +146,8 @@ impl Gpu {
         }
     }
 
-    /// Chunks through which memory that is not page-locked is copied, made at the first such copy.
+    /// Returns the page-locked staging buffer through which pageable host memory is copied. The buffer is allocated at the first
+    /// call.
     ///
     /// # Errors
     /// No page-locked memory is left; the driver's error otherwise.
@@ -155,19 +159,19 @@ impl Gpu {
         Ok(self.transfer.get_or_init(|| made))
     }
 
-    /// True if both enqueue work in the same stream.
+    /// True if this `Gpu` and `other` enqueue work in the same stream.
     pub(super) fn shares_stream(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.stream, &other.stream)
     }
 
-    /// True if copies of host memory go through page-locked chunks: the memory is large and not page-locked itself.
+    /// True if copies of host `memory` go through the page-locked staging buffer: `memory` is large and not page-locked itself.
     pub(super) fn goes_through_chunks(&self, memory: &[u8]) -> bool {
         memory.len() > SMALL_BYTES && !self.is_page_locked(memory)
     }
 
-    /// True if host memory is page-locked, whoever locked it: a device then copies it by itself.
+    /// True if host memory is page-locked, whoever locked it. A device copies page-locked memory by itself.
     ///
-    /// The driver is asked, which takes well under a microsecond. If the driver can't tell, the answer is no.
+    /// Asks the driver, which takes well under a microsecond. Returns false if the driver can't tell.
     pub fn is_page_locked(&self, memory: &[u8]) -> bool {
         let Some(last) = memory.len().checked_sub(1) else {
             return true;
@@ -181,14 +185,14 @@ impl Gpu {
 }
 
 impl PinnedBuf {
-    /// An empty buffer.
+    /// Makes an empty page-locked buffer, for copies in the stream of `gpu`.
     pub fn new(gpu: &Gpu) -> Self {
         Self::of(&gpu.stream)
     }
 }
 
 impl PageLocked {
-    /// Locks memory of the host.
+    /// Page-locks memory of the host until the returned value is dropped.
     ///
     /// # Errors
     /// The driver's error, most often because the process may lock too little memory.

@@ -1,7 +1,9 @@
+//! Faults of GPUs. A fault tells if only memory was lacking, after which the device can go on: [`DeviceFault::is_memory`].
+
 use super::driver::{Fault, Unavailable};
 use crate::{Device, Dtype};
 
-/// A call that failed, with the device and the sizes.
+/// Fault of a device, of its driver or of a tensor on it, with the sizes that explain it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceFault {
@@ -11,23 +13,23 @@ pub enum DeviceFault {
     /// The device or the host has no memory left.
     #[error("{device}: out of {kind} memory: {bytes} bytes were asked for")]
     OutOfMemory {
-        /// The device.
+        /// Device on which the fault occurred.
         device: Device,
-        /// `device` or `page-locked`.
+        /// Kind of memory: `device` or `page-locked`.
         kind: &'static str,
-        /// Bytes that were asked for.
+        /// Size of the allocation that failed, bytes.
         bytes: usize,
     },
-    /// The operation would hold more memory than it may.
+    /// The operation would hold more device memory than its limit.
     #[error("{device}: {asked} bytes beside the {used} in use are over the limit of {limit}")]
     OutOfBudget {
-        /// The device.
+        /// Device on which the fault occurred.
         device: Device,
-        /// Bytes asked for.
+        /// Size of the allocation that was refused, bytes.
         asked: usize,
-        /// Bytes the operation holds.
+        /// Device memory that the operation holds already, bytes.
         used: usize,
-        /// Bytes it may hold.
+        /// Largest device memory that the operation may hold, bytes.
         limit: usize,
     },
     /// A tensor is on another device than the operation.
@@ -44,13 +46,13 @@ pub enum DeviceFault {
     /// A kernel is launched with parameters of another size than its own.
     #[error("{device}: {kernel} takes parameters of {expected} bytes, it is launched with {came}")]
     Parameters {
-        /// The device.
+        /// Device on which the fault occurred.
         device: Device,
-        /// The kernel.
+        /// Name of the kernel.
         kernel: &'static str,
-        /// Bytes that the kernel takes.
+        /// Size of the parameters that the kernel takes, bytes.
         expected: usize,
-        /// Bytes that the launch gives.
+        /// Size of the parameters of the launch, bytes.
         came: usize,
     },
     /// The device's memory can't be mapped by other processes.
@@ -58,22 +60,22 @@ pub enum DeviceFault {
         "{device}: its memory can't be shared with other processes (allowed: a device with virtual memory management and handles that are file descriptors)"
     )]
     NotShareable {
-        /// The device.
+        /// Device on which the fault occurred.
         device: Device,
     },
     /// A call of the driver failed.
     #[error("{device}: {} of {detail} failed: {} ({})", fault.call, fault.name, fault.code)]
     Driver {
-        /// The device.
+        /// Device on which the fault occurred.
         device: Device,
-        /// Arguments of the call: sizes, a kernel.
+        /// Subject of the call in words, such as a size or the name of a kernel.
         detail: String,
-        /// The call, and how it failed.
+        /// Name of the call, and the driver's error.
         fault: Box<Fault>,
     },
 }
 
-/// A slice that can't be made, or is not the one that an operation expects.
+/// The reason why a slice of device memory can't be made, or is not the tensor that an operation expects.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
     /// The range reaches past the end of the memory.
@@ -83,9 +85,9 @@ pub enum SliceError {
         dtype: Dtype,
         /// Number of elements that were asked for.
         len: usize,
-        /// The byte that they were to begin at.
+        /// Offset of the first element, bytes.
         offset: usize,
-        /// Bytes that are available.
+        /// Size of the memory, bytes.
         available: usize,
     },
     /// The elements are not aligned to their size, so that the device can't read them.
@@ -93,30 +95,30 @@ pub enum SliceError {
     Misaligned {
         /// The type of the elements.
         dtype: Dtype,
-        /// The byte, or for foreign memory the address.
+        /// Offset of the first element, bytes; in memory of another library its address.
         offset: u64,
     },
-    /// The elements are of another type.
+    /// The elements are of another type than the operation expects.
     #[error("`{tensor}` is {came}, not {expected}")]
     Dtype {
         /// Name of the tensor that the slice was handed over as.
         tensor: &'static str,
-        /// The type that it should have.
+        /// Type of elements that the operation expects.
         expected: Dtype,
-        /// The type that it has.
+        /// Type of the slice's elements.
         came: Dtype,
     },
-    /// The number of elements is wrong.
+    /// The slice has another number of elements than the operation expects.
     #[error("`{tensor}` has {came} elements, not {expected}")]
     Len {
         /// Name of the tensor that the slice was handed over as.
         tensor: &'static str,
-        /// Number of elements that are needed.
+        /// Number of elements that the operation expects.
         expected: usize,
-        /// Number of elements that came.
+        /// Number of elements of the slice.
         came: usize,
     },
-    /// The memory is on another device.
+    /// The slice is on another device than the operation.
     #[error("`{tensor}` is on {came}, the operation on {expected}")]
     Device {
         /// Name of the tensor that the slice was handed over as.
@@ -129,7 +131,7 @@ pub enum SliceError {
 }
 
 impl DeviceFault {
-    /// True if only memory was lacking, and the device can go on.
+    /// True if the fault is a lack of memory, after which the device can go on.
     pub fn is_memory(&self) -> bool {
         match self {
             Self::OutOfMemory { .. } | Self::OutOfBudget { .. } => true,
@@ -138,7 +140,7 @@ impl DeviceFault {
         }
     }
 
-    /// A failure of a call on `device`.
+    /// Wraps the fault of a driver's call on `device`. `detail` is the subject of the call in words.
     pub(super) fn driver(device: Device, fault: Fault, detail: impl ToString) -> Self {
         Self::Driver {
             device,
@@ -147,7 +149,7 @@ impl DeviceFault {
         }
     }
 
-    /// A failure to get `bytes` of memory of a kind.
+    /// Wraps the fault of an allocation of `bytes` bytes: `OutOfMemory` if memory was lacking, else `Driver`.
     pub(super) fn allocation(device: Device, kind: &'static str, fault: Fault, bytes: usize) -> Self {
         match fault.is_memory {
             true => Self::OutOfMemory { device, kind, bytes },

@@ -1,16 +1,18 @@
+//! Events: points in the stream of a device. Every call first makes the stream's context current in the calling thread.
+
 use super::driver;
 use super::error::DeviceFault;
 use super::stream::Stream;
 use std::sync::Arc;
 
-/// A point in the stream of a device.
+/// Point in the work of a device's stream, to wait for or to measure times from.
 pub struct Event {
     stream: Arc<Stream>,
     event: driver::Event,
 }
 
 impl Event {
-    /// Makes an event of a stream. An event that is not `timed` costs less, but measures no times.
+    /// Makes an event of `stream`. An event that is not `timed` costs less, but measures no times.
     pub(super) fn new(stream: &Arc<Stream>, timed: bool) -> Result<Self, DeviceFault> {
         let (driver, _) = stream.bound()?;
         // SAFETY: the context is current.
@@ -31,7 +33,7 @@ impl Event {
         unsafe { driver.record(self.event, stream) }.map_err(|fault| self.stream.failed(fault, "an event"))
     }
 
-    /// Sets the event to the end of the legacy default stream, or of the default stream of the thread.
+    /// Sets the event to the end of the legacy default stream or, if `of_thread`, of the default stream of the calling thread.
     ///
     /// # Errors
     /// The driver's error.
@@ -42,27 +44,27 @@ impl Event {
             .map_err(|fault| self.stream.failed(fault, "a default stream"))
     }
 
-    /// Waits until the event is reached.
+    /// Blocks the calling thread until the event is reached.
     ///
     /// # Errors
-    /// The first error of the work before it.
+    /// The first error of the work before the event.
     pub fn wait(&self) -> Result<(), DeviceFault> {
         let (driver, _) = self.stream.bound()?;
         // SAFETY: the event lives as long as `self`.
         unsafe { driver.synchronize_event(self.event) }.map_err(|fault| self.stream.failed(fault, "an event"))
     }
 
-    /// True if the event is reached.
+    /// True if all work before the event is done. Does not wait.
     ///
     /// # Errors
-    /// The first error of the work before it.
+    /// The first error of the work before the event.
     pub fn is_reached(&self) -> Result<bool, DeviceFault> {
         let (driver, _) = self.stream.bound()?;
         // SAFETY: the event lives as long as `self`.
         unsafe { driver.is_reached(self.event) }.map_err(|fault| self.stream.failed(fault, "an event"))
     }
 
-    /// The time between an earlier event and this one, both of which must have been reached, us.
+    /// Time from the event `since` to this event, us. Both events must have been reached, and made to measure times.
     ///
     /// # Errors
     /// The driver's error.

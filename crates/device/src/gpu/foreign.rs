@@ -1,4 +1,5 @@
-//! Memory and streams of other libraries in the process.
+//! Work with memory and streams of other libraries in the process. Whether these exist can't be checked here: callers of the
+//! `unsafe` functions promise it.
 
 use super::device::Gpu;
 use super::driver::Stream;
@@ -12,7 +13,7 @@ impl Gpu {
         self.stream.handle.0
     }
 
-    /// Waits for all work of the process on the device, also that of other libraries.
+    /// Waits for all work of the process on the device, including the work of other libraries.
     ///
     /// # Errors
     /// The first error of that work.
@@ -22,13 +23,13 @@ impl Gpu {
         unsafe { driver.synchronize_all() }.map_err(|fault| self.stream.failed(fault, "all streams"))
     }
 
-    /// Makes work that is enqueued from now on wait for the work that is in another stream so far.
+    /// Makes later work in this `Gpu`'s stream wait for the work that has been enqueued in the stream `handle` so far.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// `handle` is a stream of this device, or 1 for its legacy default stream, or 2 for the thread's.
+    /// `handle` is a stream of this device, or 1 for its legacy default stream, or 2 for the default stream of the calling thread.
     pub unsafe fn wait_for_stream(&self, handle: u64) -> Result<(), DeviceFault> {
         let (driver, stream) = self.stream.bound()?;
         let failed = |fault| self.stream.failed(fault, "another library's stream");
@@ -50,10 +51,10 @@ impl Gpu {
     /// The driver's error. Even then the device no longer uses the host memory.
     ///
     /// # Panics
-    /// If the host memory and the elements differ in bytes.
+    /// If the host memory and the elements differ in size.
     ///
     /// # Safety
-    /// The elements are there, and no work writes them meanwhile but work that the stream waits for.
+    /// The elements are allocated. No work writes them during the copy, except work that this `Gpu`'s stream waits for.
     pub unsafe fn fetch(&self, from: DeviceSlice<'_>, to: &mut [u8]) -> Result<(), DeviceFault> {
         assert_eq!(to.len(), from.bytes(), "bytes of a slice");
         if to.is_empty() {
@@ -70,10 +71,10 @@ impl Gpu {
     /// The driver's error. Even then the device no longer uses the host memory.
     ///
     /// # Panics
-    /// If the host memory and the elements differ in bytes.
+    /// If the host memory and the elements differ in size.
     ///
     /// # Safety
-    /// The elements are there, and no work reads or writes them meanwhile but work that the stream waits for.
+    /// The elements are allocated. No work reads or writes them during the copy, except work that this `Gpu`'s stream waits for.
     pub unsafe fn put(&self, to: DeviceSlice<'_>, from: &[u8]) -> Result<(), DeviceFault> {
         assert_eq!(from.len(), to.bytes(), "bytes of a slice");
         if from.is_empty() {
@@ -86,16 +87,16 @@ impl Gpu {
 }
 
 impl DeviceBuf {
-    /// Enqueues a copy of elements of the device to the buffer from byte `offset` on.
+    /// Enqueues a copy of the elements `from` to the buffer, from byte `offset` of the buffer on.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the elements do not fit the buffer.
     ///
     /// # Safety
-    /// The elements are there until the stream is synchronized.
+    /// The elements stay allocated until the stream is synchronized.
     pub unsafe fn copy_from_slice(&self, offset: usize, from: DeviceSlice<'_>) -> Result<(), DeviceFault> {
         let (to, bytes) = (self.range(offset, from.bytes()), from.bytes());
         // SAFETY: the range is within the buffer; that the source is there is the caller's promise.

@@ -1,11 +1,13 @@
+//! Captured graphs of work. A graph keeps addresses, not memory: the memory has to live as long as the graph is launched.
+
 use super::device::Gpu;
 use super::driver::{Executable, Fault, Graph};
 use super::error::DeviceFault;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// A captured graph, which is launched as a whole. It can move to another thread, but not be shared: drivers let one thread
-/// at a time use it.
+/// Work that was captured in a stream, and is launched as a whole any number of times. A graph can move to another thread, but not
+/// be shared: drivers let one thread at a time use it.
 pub struct GpuGraph {
     gpu: Gpu,
     graph: Graph,
@@ -16,7 +18,7 @@ pub struct GpuGraph {
 impl Gpu {
     /// Captures what `work` enqueues, without running it, as a graph that can be launched again and again.
     ///
-    /// Launch the kernels once before, so that they are loaded, and allocate nothing in `work`.
+    /// The kernels must have been launched before, so that they are loaded, and `work` must not allocate memory.
     ///
     /// # Errors
     /// The errors of `work`; the driver's error.
@@ -51,13 +53,13 @@ impl Gpu {
 }
 
 impl GpuGraph {
-    /// Enqueues the graph in the stream that it was captured from.
+    /// Enqueues all work of the graph in the stream that it was captured from.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Safety
-    /// The memory that the work uses is still there.
+    /// The memory that the captured work uses is still allocated.
     pub unsafe fn launch(&self) -> Result<(), DeviceFault> {
         let (driver, stream) = self.gpu.stream.bound()?;
         // SAFETY: graph and stream live as long as `self`; the memory is the caller's promise.

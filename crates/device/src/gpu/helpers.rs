@@ -1,4 +1,5 @@
-//! Threads that help with copies of host memory.
+//! Threads that help with copies of host memory. The thread that owns a copy returns only after every helper has stopped working on
+//! the copy, even if a helper panics.
 //!
 //! A process has one set of these threads, started at the first copy that needs them. Their number depends on the cores of the
 //! machine alone, not on the configuration of an operation. rayon's pool is not used, since handing it work from outside allocates.
@@ -6,13 +7,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-/// Number of threads that help, at most: more do not copy faster.
+/// Largest number of helper threads: more do not copy faster.
 const MOST_HELPERS: usize = 3;
 
-/// Work that every helper runs.
+/// Function that every helper runs, at the same time as the others.
 type Work<'a> = dyn Fn() + Sync + 'a;
 
-/// Work that its owner keeps borrowed until all helpers have left it.
+/// Pointer to the function that the owner of a copy shares. The owner keeps the function alive until no helper runs it any more.
 #[derive(Clone, Copy)]
 struct Job(*const Work<'static>);
 
@@ -22,7 +23,7 @@ unsafe impl Send for Job {}
 #[derive(Default)]
 struct State {
     job: Option<Job>,
-    /// Number of helpers that work on the job.
+    /// Number of helpers that are running the job.
     busy: usize,
     has_panicked: bool,
 }
@@ -32,12 +33,12 @@ struct Helpers {
     state: Mutex<State>,
     begin: Condvar,
     end: Condvar,
-    /// Held by the thread whose job it is. Other threads copy without help meanwhile.
+    /// Lock that is held by the thread whose job the helpers run. Meanwhile other threads copy without help.
     owner: Mutex<()>,
 }
 
 impl Helpers {
-    /// The threads that help, started when they are first needed.
+    /// Returns the helpers of the process, and starts their threads at the first call.
     fn get() -> &'static Self {
         static HELPERS: OnceLock<Helpers> = OnceLock::new();
         static STARTED: OnceLock<()> = OnceLock::new();
@@ -70,7 +71,7 @@ impl Helpers {
             // SAFETY: the job stays while a helper is busy.
             let done = catch_unwind(AssertUnwindSafe(|| unsafe { (*job.0)() }));
             state = self.state();
-            // No part of the job is left to begin.
+            // The helper found no part of the job left, so that no other helper need begin.
             state.job = None;
             state.has_panicked |= done.is_err();
             state.busy -= 1;
@@ -81,7 +82,7 @@ impl Helpers {
     }
 }
 
-/// Guard that ends the job when it is dropped, even if the owner panics.
+/// Guard that, when dropped, ends the job and waits until no helper runs the job any more, even if the owner panics.
 struct EndOnDrop<'a>(&'a Helpers);
 
 impl Drop for EndOnDrop<'_> {
@@ -94,8 +95,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Runs `own` on this thread, and `help` on the helpers that wake before `own` is done. Returns when all of them are done. If the
-/// helpers have other work, `own` does everything alone.
+/// Runs `own` on the calling thread, and `help` on the helpers that wake before `own` is done. Returns when `own` and every `help`
+/// have returned. If the helpers are busy with another thread's job, only `own` runs.
 ///
 /// # Panics
 /// If `own` or a helper panics.

@@ -1,11 +1,12 @@
-//! Memory of a device that several processes map.
+//! Memory of a device that several processes map. A device that can't share memory is refused before any driver call that needs
+//! sharing.
 
 use super::device::Gpu;
 use super::driver::{Address, Driver, Optional};
 use super::error::DeviceFault;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Memory that may be another process's, mapped to addresses of a device.
+/// Device memory, of this process or another one, mapped to addresses of a device until it is dropped.
 pub(super) struct Mapping {
     gpu: Gpu,
     address: Address,
@@ -13,7 +14,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Allocates memory of `bytes` bytes or more, and makes the descriptor by which other processes map it.
+    /// Allocates memory of `bytes` bytes or more. Also returns the file descriptor by which other processes map it.
     pub(super) fn create(gpu: &Gpu, bytes: usize) -> Result<(Self, OwnedFd), DeviceFault> {
         let (driver, bytes) = gpu.shareable(bytes)?;
         // SAFETY: the context is current.
@@ -22,7 +23,7 @@ impl Mapping {
         Ok((Self::new(gpu, address, bytes), descriptor))
     }
 
-    /// Maps memory that another process made, of `bytes` bytes or more.
+    /// Maps memory of another process, of `bytes` bytes or more, by its file descriptor.
     pub(super) fn import(gpu: &Gpu, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Self, DeviceFault> {
         let (driver, bytes) = gpu.shareable(bytes)?;
         // SAFETY: the context is current.
@@ -58,7 +59,7 @@ impl Drop for Mapping {
 }
 
 impl Gpu {
-    /// The device's UUID: the same in every process, whatever its ordinal is there.
+    /// The device's UUID, which is the same in every process. The ordinal may differ between processes.
     ///
     /// # Errors
     /// The driver's error.

@@ -1,3 +1,6 @@
+//! Buffers in the memory of a device, and the budget that limits them. All memory that a buffer holds is counted in its budget, and
+//! every copy is checked against its capacity.
+
 use super::device::Gpu;
 use super::driver::Address;
 use super::error::DeviceFault;
@@ -21,7 +24,7 @@ struct Account {
 }
 
 impl Budget {
-    /// A budget of `limit_bytes`, or without a limit.
+    /// Makes a budget of `limit_bytes` bytes; `None` means no limit.
     pub fn new(limit_bytes: Option<usize>) -> Self {
         Self(Arc::new(Account {
             limit: limit_bytes,
@@ -29,12 +32,12 @@ impl Budget {
         }))
     }
 
-    /// Bytes of device memory that are held.
+    /// Bytes of device memory that are held at present.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be held; `None` without a limit.
+    /// Largest number of bytes that may be held; `None` without a limit.
     pub fn limit(&self) -> Option<usize> {
         self.0.limit
     }
@@ -60,23 +63,23 @@ impl Budget {
     }
 }
 
-/// Number of times that [`DeviceBuf::fetch`] tries a copy.
+/// Number of times that [`DeviceBuf::fetch`] tries a copy for which the driver lacks memory.
 const FETCH_TRIES: usize = 4;
 
-/// Memory of a device that grows and never shrinks: at its working size nothing is allocated any more.
+/// Buffer in the memory of a device, which grows and never shrinks: at its working size nothing is allocated any more.
 ///
-/// It is aligned to 256 bytes.
+/// The memory is aligned to 256 bytes.
 pub struct DeviceBuf {
     gpu: Gpu,
     budget: Budget,
     address: Address,
     capacity: usize,
-    /// Mapping of the memory, if processes share it.
+    /// Mapping of memory that processes share; `None` for memory of this process alone.
     mapping: Option<Box<Mapping>>,
 }
 
 impl DeviceBuf {
-    /// An empty buffer.
+    /// Makes an empty buffer on the device of `gpu`. Its memory will count in `budget`.
     pub fn new(gpu: &Gpu, budget: &Budget) -> Self {
         Self {
             gpu: gpu.clone(),
@@ -87,17 +90,17 @@ impl DeviceBuf {
         }
     }
 
-    /// Makes a buffer of `bytes` bytes that other processes can map, and the descriptor by which they map it. The buffer can't
-    /// grow.
+    /// Makes a buffer of at least `bytes` bytes that other processes can map. Also returns the file descriptor by which they map
+    /// it. If the buffer has to grow, its new memory is not shared.
     ///
     /// # Errors
-    /// No memory, or a device that can't share any; the driver's error.
+    /// [`DeviceFault::OutOfMemory`], [`DeviceFault::OutOfBudget`], [`DeviceFault::NotShareable`]; the driver's error.
     pub fn shareable(gpu: &Gpu, budget: &Budget, bytes: usize) -> Result<(Self, OwnedFd), DeviceFault> {
         let (mapping, descriptor) = Mapping::create(gpu, bytes)?;
         Ok((Self::of_mapping(gpu, budget, mapping)?, descriptor))
     }
 
-    /// Maps the buffer of another process, of `bytes` bytes, by its descriptor.
+    /// Maps the buffer of another process, of at least `bytes` bytes, by its file descriptor.
     ///
     /// # Errors
     /// The driver's error.
@@ -105,7 +108,7 @@ impl DeviceBuf {
         Self::of_mapping(gpu, &Budget::new(None), Mapping::import(gpu, descriptor, bytes)?)
     }
 
-    /// Makes a buffer of mapped memory.
+    /// Makes a buffer that owns `mapping`, and counts the memory in `budget`.
     fn of_mapping(gpu: &Gpu, budget: &Budget, mapping: Mapping) -> Result<Self, DeviceFault> {
         budget.take(gpu.device(), mapping.bytes())?;
         let mut buf = Self::new(gpu, budget);
@@ -149,7 +152,7 @@ impl DeviceBuf {
         }
     }
 
-    /// Frees the memory, once the device is done with it.
+    /// Frees the memory once the device is done with it. The buffer is then empty.
     pub fn release(&mut self) {
         if self.capacity == 0 {
             return;
@@ -164,7 +167,7 @@ impl DeviceBuf {
         (self.address, self.capacity) = (Address(0), 0);
     }
 
-    /// The beginning of the memory; 0 if it is empty.
+    /// Address of the first byte; 0 if the buffer is empty.
     pub fn pointer(&self) -> DevicePtr<'_> {
         DevicePtr::new(self.address.0)
     }
@@ -179,12 +182,13 @@ impl DeviceBuf {
         &self.gpu
     }
 
-    /// True if the buffer is on the device of `gpu`, and counts in this budget.
+    /// True if the buffer is on the device of `gpu`, and counts in `budget`.
     pub fn is_of(&self, gpu: &Gpu, budget: &Budget) -> bool {
         self.gpu.device() == gpu.device() && Arc::ptr_eq(&self.budget.0, &budget.0)
     }
 
-    /// Copies the bytes from `offset` on to host memory, and waits for the copy. Work that writes them must be done.
+    /// Copies bytes of the buffer, from byte `offset` on, to host memory, and waits for the copy. Work of other streams that writes
+    /// these bytes must be done.
     ///
     /// Tries a few times if the driver has no memory for the copy, since there is no other way off the device.
     ///
@@ -192,7 +196,7 @@ impl DeviceBuf {
     /// The driver's error. Even then the device no longer uses the host memory.
     ///
     /// # Panics
-    /// If the range reaches past the end.
+    /// If the range reaches past the end of the buffer.
     pub fn fetch(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceFault> {
         let mut tries = 1;
         loop {
@@ -203,8 +207,8 @@ impl DeviceBuf {
         }
     }
 
-    /// Copies bytes of several buffers, each from an offset on, to host memory, after the work in their stream, and waits for the
-    /// copies.
+    /// Copies bytes of several buffers, which share a stream, to host memory, after the work in that stream, and waits for the
+    /// copies. A piece is a buffer, the offset of its first byte, and the host memory.
     ///
     /// # Errors
     /// The driver's error. Even then the device no longer uses the host memory.
@@ -246,7 +250,7 @@ impl DeviceBuf {
     /// The driver's error.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the bytes do not fit the buffer.
     ///
     /// # Safety
     /// Page-locked memory is not written until the stream is synchronized. Other memory has been read on return. In a
@@ -263,14 +267,15 @@ impl DeviceBuf {
         unsafe { self.gpu.stream.upload(to, from) }
     }
 
-    /// Enqueues a copy of `bytes` bytes to the buffer from byte `offset` on. The function `make` writes them in whole rows of `row`
-    /// bytes, on any thread. It gets the index of the first byte, and the memory for some rows. All rows are made on return.
+    /// Enqueues an upload of `bytes` bytes, which `make` computes, to the buffer from byte `offset` on. The function `make` gets
+    /// the offset of a first byte in the upload, and the memory for whole rows of `row` bytes from there on. Several threads may
+    /// call `make`; every call of it has ended on return.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Panics
-    /// If it does not fit; if a row is more than 128 KiB.
+    /// If the bytes do not fit the buffer; if a row is more than 128 KiB.
     pub fn upload_made(
         &self,
         offset: usize,
@@ -281,14 +286,14 @@ impl DeviceBuf {
         self.gpu.transfer()?.upload(to, (bytes, row), make)
     }
 
-    /// Enqueues a copy of the bytes from `offset` on to host memory. If that memory is large and not page-locked, this waits for
-    /// the stream.
+    /// Enqueues a copy of bytes of the buffer, from byte `offset` on, to host memory. If that host memory is large and not
+    /// page-locked, the call waits for the stream.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Panics
-    /// If the range reaches past the end.
+    /// If the range reaches past the end of the buffer.
     ///
     /// # Safety
     /// The host memory is neither read nor freed until the stream is synchronized.
@@ -307,7 +312,7 @@ impl DeviceBuf {
     /// The driver's error.
     ///
     /// # Panics
-    /// If the range reaches past the end.
+    /// If the range reaches past the end of the buffer.
     pub fn clear(&self, offset: usize, bytes: usize) -> Result<(), DeviceFault> {
         let to = self.range(offset, bytes);
         if bytes == 0 {
@@ -319,11 +324,11 @@ impl DeviceBuf {
             .map_err(|fault| self.gpu.stream.failed(fault, format_args!("{bytes} bytes")))
     }
 
-    /// Enqueues a copy of `bytes` bytes of another buffer, from its byte `from` on, to byte `offset` of this one. The other
-    /// may be on another device of the same kind; its stream must be idle.
+    /// Enqueues a copy of `bytes` bytes of another buffer, from its byte `from` on, to byte `offset` of this buffer. The other
+    /// buffer may be on another device of the same kind; its stream must be idle.
     ///
     /// # Errors
-    /// The other is of another kind; the driver's error.
+    /// [`DeviceFault::WrongDevice`] if the other buffer is on another kind of device; the driver's error.
     ///
     /// # Panics
     /// If a range is not within its buffer.
@@ -354,7 +359,7 @@ impl DeviceBuf {
         })
     }
 
-    /// The address of a range, which lies within the buffer.
+    /// Returns the address of `bytes` bytes at byte `offset`. Panics unless they are within the buffer.
     pub(super) fn range(&self, offset: usize, bytes: usize) -> Address {
         assert!(
             offset.checked_add(bytes).is_some_and(|end| end <= self.capacity),

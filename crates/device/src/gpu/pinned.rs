@@ -1,4 +1,5 @@
-//! Page-locked memory of the host.
+//! Page-locked memory of the host, which a device reads and writes by itself (DMA). Users wait for the device before they drop such
+//! memory.
 
 use super::driver::Optional;
 use super::error::DeviceFault;
@@ -8,12 +9,12 @@ use bytemuck::Pod;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Sizes are rounded up to a multiple of this, so that sizes which vary a little need no new allocation.
+/// Capacities are rounded up to a multiple of this number of bytes, so that sizes which vary a little need no new allocation.
 pub(super) const GRANULE: usize = 512;
 
 /// Page-locked host memory, which a device reads and writes by itself, that keeps its capacity when it is reused.
 ///
-/// It is cached memory, as quick to read and write as any. It is aligned to a page and zero at first.
+/// The memory is cached, so that the CPU reads and writes it as fast as any other. It is aligned to a page and zero at first.
 pub struct PinnedBuf {
     stream: Arc<Stream>,
     memory: Option<NonNull<u8>>,
@@ -27,7 +28,7 @@ unsafe impl Send for PinnedBuf {}
 unsafe impl Sync for PinnedBuf {}
 
 impl PinnedBuf {
-    /// An empty buffer, for copies in a stream.
+    /// Makes an empty buffer, for copies in `stream`.
     pub(super) fn of(stream: &Arc<Stream>) -> Self {
         Self {
             stream: stream.clone(),
@@ -65,7 +66,7 @@ impl PinnedBuf {
         Ok(())
     }
 
-    /// The contents as bytes.
+    /// The contents: as many bytes as were set by `resize`.
     pub fn bytes(&self) -> &[u8] {
         match self.memory {
             // SAFETY: `bytes` are within the memory, all of which was written.
@@ -75,7 +76,7 @@ impl PinnedBuf {
         }
     }
 
-    /// The contents as bytes, to write.
+    /// The contents, to be written in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self.memory {
             // SAFETY: as in `bytes`, and the borrow is exclusive.
@@ -84,27 +85,28 @@ impl PinnedBuf {
         }
     }
 
-    /// The beginning of the memory, as devices reach it: at the address that the host has for it (unified addressing).
+    /// Address of the first byte for every device, which is the host's address (unified addressing); 0 if the buffer is empty.
     pub fn pointer(&self) -> DevicePtr<'_> {
         DevicePtr::new(self.as_ptr() as u64)
     }
 
-    /// The beginning of the memory. The caller may write through the pointer if nobody else uses the memory.
+    /// Pointer to the first byte; null if the buffer is empty. The caller may write through the pointer if nobody else uses the
+    /// memory.
     pub(super) fn as_ptr(&self) -> *mut u8 {
         self.memory.map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
 
-    /// The contents as elements of `T`. The length must be a whole number of them.
+    /// The contents as elements of `T`. Panics unless the length is a multiple of the element's size.
     pub fn as_slice<T: Pod>(&self) -> &[T] {
         bytemuck::cast_slice(self.bytes())
     }
 
-    /// The contents as elements of `T`, to write. The length must be a whole number of them.
+    /// The contents as elements of `T`, to be written in place. Panics unless the length is a multiple of the element's size.
     pub fn as_mut_slice<T: Pod>(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(self.bytes_mut())
     }
 
-    /// Number of bytes that it can hold without allocating.
+    /// Number of bytes that the buffer can hold without allocating.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -132,7 +134,7 @@ unsafe impl Send for PageLocked {}
 unsafe impl Sync for PageLocked {}
 
 impl PageLocked {
-    /// Locks memory of the host.
+    /// Page-locks memory of the host until the returned value is dropped.
     ///
     /// # Errors
     /// The driver's error, most often because the process may lock too little memory.

@@ -2,9 +2,9 @@ use super::driver::Address;
 use bytemuck::Zeroable;
 use std::marker::PhantomData;
 
-/// An address that a device reads or writes, as a kernel takes it. It borrows the memory that it points to.
+/// Address of memory that a device reads or writes, laid out as a pointer argument of a kernel. The lifetime is that of the memory.
 ///
-/// Kernels take 0 for memory that they are not to touch: the [default](Self::NULL).
+/// The default is [`NULL`](Self::NULL), which a kernel gets for memory that it is not to touch.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
 pub struct DevicePtr<'a> {
@@ -13,7 +13,7 @@ pub struct DevicePtr<'a> {
 }
 
 impl DevicePtr<'_> {
-    /// The address 0: no memory.
+    /// The address 0, which stands for no memory.
     pub const NULL: Self = Self::new(0);
 
     pub(super) const fn new(address: u64) -> Self {
@@ -42,7 +42,7 @@ impl DevicePtr<'_> {
     /// The same address with any lifetime.
     ///
     /// # Safety
-    /// The memory is there, and stays where it is, for as long as the address is used.
+    /// The memory stays allocated, at this address, for as long as the address is used.
     pub const unsafe fn outliving<'b>(self) -> DevicePtr<'b> {
         DevicePtr::new(self.address)
     }

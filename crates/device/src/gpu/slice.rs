@@ -1,4 +1,5 @@
-//! Elements in the memory of a device, as kernels take them.
+//! Elements in the memory of a device, as kernels take them. A slice of a buffer is always within the buffer, and every slice is
+//! aligned to its elements.
 
 use super::device::Gpu;
 use super::error::SliceError;
@@ -21,7 +22,7 @@ pub struct DeviceSlice<'a> {
 }
 
 impl<'a> DeviceSlice<'a> {
-    /// `len` elements of memory that is not a [`DeviceBuf`], such as a tensor of another library.
+    /// Views `len` elements of memory that is not a [`DeviceBuf`], such as a tensor of another library.
     ///
     /// # Errors
     /// [`SliceError::Misaligned`] if the address is not a multiple of the element's size.
@@ -47,7 +48,7 @@ impl<'a> DeviceSlice<'a> {
         self.dtype
     }
 
-    /// Number of elements.
+    /// Number of elements in the slice.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -57,7 +58,7 @@ impl<'a> DeviceSlice<'a> {
         self.len == 0
     }
 
-    /// The size in bytes.
+    /// Size of the slice, bytes.
     pub fn bytes(&self) -> usize {
         self.len * self.dtype.size()
     }
@@ -67,10 +68,10 @@ impl<'a> DeviceSlice<'a> {
         self.device
     }
 
-    /// The elements of a range.
+    /// View of the elements in a range.
     ///
     /// # Errors
-    /// [`SliceError::OutOfRange`].
+    /// [`SliceError::OutOfRange`] if the range is not within the slice.
     pub fn slice(self, elements: Range<usize>) -> Result<Self, SliceError> {
         let size = self.dtype.size();
         if elements.start > elements.end || elements.end > self.len {
@@ -88,7 +89,7 @@ impl<'a> DeviceSlice<'a> {
         })
     }
 
-    /// Checks that the slice is `len` elements of type `dtype` on the device of `gpu`. `tensor` is its name in the error.
+    /// Checks that the slice is `len` elements of type `dtype` on the device of `gpu`. An error names the slice `tensor`.
     ///
     /// # Errors
     /// [`SliceError::Dtype`], [`SliceError::Len`], [`SliceError::Device`].
@@ -124,7 +125,7 @@ impl<'a> DeviceSlice<'a> {
 }
 
 impl DeviceBuf {
-    /// `len` elements from byte `offset` of the buffer on.
+    /// Views `len` elements of type `dtype`, from byte `offset` of the buffer on.
     ///
     /// # Errors
     /// [`SliceError::OutOfRange`], [`SliceError::Misaligned`].

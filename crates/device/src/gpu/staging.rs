@@ -1,14 +1,15 @@
-//! Host data of a launch, gathered in one block.
+//! Gathers the host data of a kernel launch in one block of page-locked memory, so that at most one copy brings them to the device.
+//! A block is not written again before the device is done with it.
 
 use crate::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, PinnedBuf};
 use bytemuck::NoUninit;
 use std::cell::Cell;
 
-/// Every part of a block begins at a multiple of this.
+/// Alignment of each array in a block, bytes.
 const ALIGNMENT: usize = 16;
 
-/// Blocks and results up to this size stay in page-locked host memory, which the device accesses over the bus (zero
-/// copy): even the smallest copy takes longer.
+/// Largest size, bytes, of blocks and results that stay in page-locked host memory. The device accesses them over the bus (zero
+/// copy), since even the smallest copy takes longer.
 pub const DIRECT_BYTES: usize = 64 << 10;
 
 /// A type whose elements can be put into a block.
@@ -20,9 +21,9 @@ pub unsafe trait Staged: Copy {}
 // SAFETY: every byte of a `NoUninit` value is set.
 unsafe impl<T: NoUninit> Staged for T {}
 
-/// A block of page-locked memory, filled part by part. A large one is copied to the device before it is read.
+/// Block of page-locked memory that is filled array by array. A large block is copied to the device before kernels read it.
 ///
-/// The addresses of its parts borrow it, so that no block is begun while they are in use.
+/// The addresses of the arrays borrow the `Staging`, so that [`begin`](Self::begin) can't be called while an address is in use.
 pub struct Staging {
     host: PinnedBuf,
     device: DeviceBuf,
@@ -30,13 +31,13 @@ pub struct Staging {
     is_copied: bool,
 }
 
-/// The bytes that `len` elements take in a block.
+/// Bytes that `len` elements take in a block, with the padding behind them.
 pub fn room<T>(len: usize) -> usize {
     (len * size_of::<T>()).next_multiple_of(ALIGNMENT)
 }
 
 impl Staging {
-    /// An empty block, whose memory is allocated when it is first needed.
+    /// Makes an empty block, whose memory is allocated when it is first needed.
     pub fn new(gpu: &Gpu, budget: &Budget) -> Self {
         Self {
             host: PinnedBuf::new(gpu),
@@ -46,7 +47,7 @@ impl Staging {
         }
     }
 
-    /// Begins a block of at most `bytes` bytes. The device must be done with the one before.
+    /// Begins a block of at most `bytes` bytes. The device must be done with the block before.
     pub fn begin(&mut self, bytes: usize) -> Result<(), DeviceFault> {
         self.begin_in(bytes, bytes > DIRECT_BYTES)
     }
@@ -66,7 +67,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Reserves room for `len` elements, which nobody else has.
+    /// Reserves room for `len` elements. Returns the host's pointer to the room, and the device's address of it.
     fn take<T>(&self, len: usize) -> (*mut T, DevicePtr<'_>) {
         let at = self.used.get();
         let end = at + room::<T>(len);
@@ -84,7 +85,7 @@ impl Staging {
         (room.cast(), block.offset(at))
     }
 
-    /// Appends elements, and returns the address at which the device reads them.
+    /// Appends elements to the block, and returns the address at which the device reads them.
     pub fn put<T: Staged>(&self, elements: &[T]) -> DevicePtr<'_> {
         let (to, pointer) = self.take::<T>(elements.len());
         // SAFETY: there is room for all elements, aligned for their type, which nobody else has.
@@ -102,7 +103,7 @@ impl Staging {
         pointer
     }
 
-    /// Enqueues the copy of the block to the device, if it needs one.
+    /// Enqueues the copy of the block to the device, unless the device reads the block in host memory.
     ///
     /// # Safety
     /// The next block is begun only after the stream has been synchronized.

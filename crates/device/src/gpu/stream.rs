@@ -1,4 +1,5 @@
-//! A stream of a device, and the driver's own copies in it.
+//! A CUDA or HIP stream of a device, and the copies that the driver does in the stream. Every call first makes the stream's context
+//! current in the calling thread.
 
 use super::context::Context;
 use super::driver::{self, Address, Driver, Fault};
@@ -9,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 pub(super) struct Stream {
     pub context: Arc<Context>,
     pub handle: driver::Stream,
-    /// True if kernels in the stream may start before the kernel before them has ended.
+    /// True if a kernel in the stream may start before the kernel ahead of it has ended.
     pub starts_early: AtomicBool,
 }
 
@@ -42,10 +43,10 @@ impl Stream {
         unsafe { driver.synchronize(stream) }.map_err(|fault| self.failed(fault, "the work so far"))
     }
 
-    /// Enqueues the driver's own copy of host memory.
+    /// Enqueues a copy of host memory to the device, which the driver does by itself, without the staging buffer of `transfer.rs`.
     ///
     /// # Safety
-    /// There is memory of the device for the copy, and both memories stay until the stream is done with them.
+    /// At `to` the device has as many bytes as `from`, and both memories stay until the stream is done with them.
     pub(super) unsafe fn upload(&self, to: Address, from: &[u8]) -> Result<(), DeviceFault> {
         if from.is_empty() {
             return Ok(());
@@ -56,10 +57,11 @@ impl Stream {
             .map_err(|fault| self.failed(fault, format_args!("{} bytes", from.len())))
     }
 
-    /// Enqueues the driver's own copy to host memory.
+    /// Enqueues a copy of the device's memory to the host, which the driver does by itself, without the staging buffer of
+    /// `transfer.rs`.
     ///
     /// # Safety
-    /// There is as much memory of the device, and both memories stay until the stream is done with them.
+    /// At `from` the device has as many bytes as `to`, and both memories stay until the stream is done with them.
     pub(super) unsafe fn download(&self, from: Address, to: &mut [u8]) -> Result<(), DeviceFault> {
         if to.is_empty() {
             return Ok(());
@@ -70,10 +72,10 @@ impl Stream {
             .map_err(|fault| self.failed(fault, format_args!("{} bytes", to.len())))
     }
 
-    /// Enqueues a copy within the device.
+    /// Enqueues a copy of `bytes` bytes within the device.
     ///
     /// # Safety
-    /// Both are memory of the device, large enough, and stay until the stream is done with them.
+    /// Both addresses have `bytes` bytes of the device's memory, which stay allocated until the stream is done with them.
     pub(super) unsafe fn copy(&self, to: Address, from: Address, bytes: usize) -> Result<(), DeviceFault> {
         if bytes == 0 {
             return Ok(());

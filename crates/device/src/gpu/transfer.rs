@@ -1,8 +1,9 @@
 //! Copies between a device and host memory that is not page-locked.
 //!
-//! A device copies page-locked memory by itself (DMA). Other memory goes through a ring of page-locked chunks. The driver would do
-//! that, too, but on one core, which takes several times as long as the copy by the device. Here threads share the pieces of a
-//! chunk while the device copies other chunks. One thread alone, the caller, talks to the driver.
+//! A device copies page-locked memory by itself (DMA). Pageable memory goes through a staging buffer of page-locked chunks, which
+//! are used in turn. The driver would do that, too, but on one core, which takes several times as long as the copy by the device.
+//! Here several threads copy the pieces of a chunk while the device copies other chunks. Only the caller's thread calls the driver.
+//! A chunk is written again only after its last copy has ended.
 
 use super::driver::Address;
 use super::error::DeviceFault;
@@ -13,45 +14,46 @@ use super::stream::Stream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes that a thread copies at a time.
+/// Size of a piece, which a thread copies at a time, bytes.
 const PIECE: usize = 128 << 10;
 const PIECES: usize = 4;
 
-/// Bytes that the device copies at a time. Each chunk costs some calls of the driver.
+/// Size of a chunk, which the device copies at a time, bytes. Each chunk costs some calls of the driver.
 const CHUNK: usize = PIECES * PIECE;
 
-/// Number of chunks in a ring: 4 MiB in all.
+/// Number of chunks in the staging buffer, which is 4 MiB in all.
 const CHUNKS: usize = 8;
 
-/// Number of chunks that the side which fills them, device or threads, may be ahead of the side which empties them.
+/// Largest number of chunks by which their producer may be ahead of their consumer. In an upload threads fill chunks and the device
+/// empties them; in a download the device fills chunks.
 const AHEAD: usize = 3;
 
-/// Greatest number of chunks for which waking other threads does not pay.
+/// Largest copy, in chunks, that the calling thread does alone, since waking other threads would take longer.
 const ALONE: usize = 1;
 
-/// Greatest size, bytes, for which the driver's own copy is as quick.
+/// Largest size, bytes, of a copy that goes through the driver instead of the staging buffer, as the driver is as fast.
 pub(super) const SMALL_BYTES: usize = 128 << 10;
 
-/// The page-locked chunks of a stream, used again and again. One copy at a time uses them.
+/// Staging buffer of a stream: page-locked chunks that are reused. One copy at a time uses the buffer.
 pub(super) struct Transfer(Mutex<Ring>);
 
 struct Ring {
     stream: Arc<Stream>,
     memory: PinnedBuf,
     slots: [Slot; CHUNKS],
-    /// The slot of the first chunk of the next copy.
+    /// Index of the slot for the first chunk of the next copy.
     first: usize,
 }
 
-/// State of a chunk of the ring: the device's use of it.
+/// State of one chunk of the staging buffer: whether the device still uses its memory.
 struct Slot {
     /// Event at the end of the device's last copy from the chunk or to it.
     copied: Event,
-    /// True if nobody has waited for this event yet.
+    /// True if the event `copied` has not been waited for yet.
     is_busy: bool,
 }
 
-/// Bytes of a device, and the host memory that they go to.
+/// Range of device memory to download, and the host memory that the range goes to. Not a piece of a chunk.
 pub(super) struct Piece {
     pub from: Address,
     pub to: *mut u8,
@@ -61,7 +63,7 @@ pub(super) struct Piece {
 // SAFETY: it stands for a `&mut [u8]`, of which no two threads write the same part.
 unsafe impl Sync for Piece {}
 
-/// The memory of a ring, and the slot of the chunk that a copy begins with.
+/// Memory of the staging buffer during one copy, and the slot of the copy's first chunk.
 #[derive(Clone, Copy)]
 struct Chunks {
     memory: *mut u8,
@@ -72,10 +74,10 @@ struct Chunks {
 unsafe impl Sync for Chunks {}
 
 impl Chunks {
-    /// The `bytes` bytes of a chunk from byte `at` on.
+    /// Returns `bytes` bytes of a chunk, from its byte `at` on.
     ///
     /// # Safety
-    /// They are in the chunk, and nobody else uses them meanwhile.
+    /// These bytes are within the chunk, and nobody else uses them while the slice is borrowed.
     #[expect(clippy::mut_from_ref, reason = "parts of it are lent, as the caller promises")]
     unsafe fn part(&self, chunk: usize, at: usize, bytes: usize) -> &mut [u8] {
         let slot = (self.first + chunk) % CHUNKS;
@@ -110,8 +112,9 @@ impl Transfer {
         })))
     }
 
-    /// Enqueues a copy of `bytes` bytes to a buffer, which the caller borrows. The function `make` writes them in rows of `row`
-    /// bytes, and gets the index of the first byte. All rows are made on return.
+    /// Enqueues an upload of `bytes` bytes, which `make` computes, to the address `to` of a buffer that the caller borrows. The
+    /// function `make` gets the offset of a first byte in the upload, and the memory for whole rows of `row` bytes from there on.
+    /// Every call of `make` has ended on return.
     pub(super) fn upload(
         &self,
         to: Address,
@@ -158,7 +161,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Copies bytes of the device to the host. They are there on return.
+    /// Copies each of the ranges `pieces` from the device to host memory. All bytes have been copied on return.
     ///
     /// # Safety
     /// The bytes of each piece are on the device, and there is room for them at `to`, which nobody else uses.
@@ -222,7 +225,7 @@ impl Ring {
         }
     }
 
-    /// Runs the caller's part of a copy, with the help of other threads if it is `wide`.
+    /// Runs the caller's part of a copy, `own`. If `wide`, the helper threads copy pieces of `shared` at the same time.
     fn run(
         &mut self,
         shared: &Shared<'_>,
@@ -259,7 +262,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Enqueues the device's copy of a chunk, and records its end.
+    /// Calls `copy`, which enqueues the device's copy of a chunk, and records an event at the end of that copy.
     fn enqueue(&mut self, chunk: usize, copy: impl FnOnce() -> Result<(), DeviceFault>) -> Result<(), DeviceFault> {
         let slot = self.slot(chunk);
         slot.is_busy = true;
@@ -277,24 +280,23 @@ impl Drop for Ring {
     }
 }
 
-/// A copy whose pieces several threads take in turn.
+/// A copy under way, whose pieces several threads take in turn.
 struct Shared<'a> {
     pieces: usize,
-    /// Copies a piece: takes the chunk, and the number of the piece in it.
+    /// Function that copies a piece, given the index of its chunk, and the index of the piece in the chunk.
     copy: &'a (dyn Fn(usize, usize) + Sync),
-    /// The next piece to take.
+    /// Index of the next piece to take.
     next: AtomicUsize,
-    /// Pieces before this one may be copied.
+    /// Pieces with an index below this number may be copied; `ENDED` once the caller has finished or failed.
     open: AtomicUsize,
-    /// Number of pieces that have been copied, for each slot of the ring.
+    /// Number of pieces that have been copied so far, for each slot of the staging buffer.
     copied: [AtomicUsize; CHUNKS],
 }
 
-/// Value of [`Shared::open`] once the caller has left.
+/// Value of [`Shared::open`] once the caller has finished or failed: helper threads copy no more pieces.
 const ENDED: usize = usize::MAX;
 
-/// Guard that sends the other threads away when it is dropped, even if the caller fails. They do not copy a piece that is not open
-/// by then.
+/// Guard that, when dropped, stops the helper threads, even if the caller fails. They copy no piece that was not open before.
 struct EndOnDrop<'a, 'b>(&'a Shared<'b>);
 
 impl Drop for EndOnDrop<'_, '_> {
@@ -303,7 +305,7 @@ impl Drop for EndOnDrop<'_, '_> {
     }
 }
 
-/// Guard that counts a piece when it is dropped, even if the copy panics, so that nobody waits for the piece for ever.
+/// Guard that counts a piece as copied when dropped, even if the copy panics, so that no thread waits for the piece for ever.
 struct CountOnDrop<'a>(&'a AtomicUsize);
 
 impl Drop for CountOnDrop<'_> {
@@ -333,12 +335,13 @@ impl<'a> Shared<'a> {
         (self.copy)(chunk, piece % PIECES);
     }
 
-    /// Allows threads to copy the chunks before this one.
+    /// Allows threads to copy all chunks with an index below `chunk`.
     fn open(&self, chunk: usize) {
         self.open.store(chunk * PIECES, Ordering::Release);
     }
 
-    /// Takes and copies pieces until `piece`, which is taken already, is of this chunk or a later one.
+    /// Copies `piece`, and further pieces that it takes, up to the end of the chunk before `chunk`. Leaves in `piece` the first
+    /// piece that was taken but not copied.
     fn copy_until(&self, chunk: usize, piece: &mut usize) {
         while *piece < chunk * PIECES {
             self.copy(*piece);
@@ -352,7 +355,7 @@ impl<'a> Shared<'a> {
         wait_until(|| self.copied[chunk % CHUNKS].load(Ordering::Acquire) >= all);
     }
 
-    /// Takes and copies pieces until no piece is left, or the caller has left.
+    /// Takes and copies pieces until no piece is left, or the caller has finished or failed.
     fn help(&self) {
         loop {
             let piece = self.take();
@@ -372,7 +375,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Waits for another thread: microseconds, unless cores are short.
+/// Waits until another thread has made `is_so` true. That takes microseconds if every thread has a core.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     const SPINS: usize = 200;
     let mut spins = 0;
@@ -386,7 +389,8 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the piece that a chunk belongs to, the chunk's first byte in the piece, and its number of bytes.
+/// Returns the element of `pieces` that a chunk of the download belongs to, the offset of the chunk in that element, and the
+/// chunk's size, in bytes.
 fn locate(pieces: &[Piece], mut chunk: usize) -> (&Piece, usize, usize) {
     for piece in pieces {
         let chunks = piece.bytes.div_ceil(CHUNK);

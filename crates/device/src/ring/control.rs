@@ -1,5 +1,5 @@
 //! State that writer and readers share through shared memory: the control page, which the writer alone can write, and a page of
-//! leases for each column. A column is the place of a reader that can lease slots; this reader gets the page.
+//! leases for each reader that can lease slots. In the code the index of such a reader is its `column`.
 //!
 //! Little endian, at fixed offsets. The writer never reads the control page back: it keeps its own record.
 //!
@@ -31,26 +31,26 @@ const SLOTS: usize = 128;
 const LINE: usize = 64;
 const DESCRIPTORS: usize = 4096;
 const DESCRIPTOR: usize = 1024;
-/// Bytes of a page of leases.
+/// Size of a page of leases, bytes.
 const LEASES: usize = 4096;
-/// Value of `Leases::taken` for a column that is not in use: it counts as having taken every payload.
+/// Value of `Leases::taken` for a page of leases that no reader has: the page counts as if every payload were taken.
 pub(super) const NOBODY: u64 = u64::MAX;
 
 const _: () = assert!(SLOTS + MAX_SLOTS * LINE <= DESCRIPTORS && MAX_DESCRIPTOR + 4 <= DESCRIPTOR);
 const _: () = assert!(LINE + 8 * MAX_SLOTS <= LEASES);
 
-/// Head of a control page.
+/// Fields at the beginning of a control page, which a reader needs to map the ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub slots: usize,
     pub stride: usize,
     pub epoch: u64,
     pub pid: u32,
-    /// The device; `None` for shared memory.
+    /// UUID of the device that holds the slots; `None` for shared memory.
     pub uuid: Option<[u8; 16]>,
 }
 
-/// The control page of a ring, mapped.
+/// Mapping of a ring's control page, which the writer's process alone can write.
 pub(super) struct Control {
     memory: SharedMemory,
 }
@@ -61,7 +61,7 @@ impl Control {
         DESCRIPTORS + slots * DESCRIPTOR
     }
 
-    /// Writes the head of a new page, which is all zeros.
+    /// Writes `head` to a new control page, whose memory must be all zeros.
     pub(super) fn create(memory: SharedMemory, head: &Head) -> Self {
         let mut bytes = [0; HEAD];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -76,12 +76,12 @@ impl Control {
         Self { memory }
     }
 
-    /// The file of the page.
+    /// Descriptor by which another process maps the page.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.memory.file()
     }
 
-    /// Reads the head of a page that came from a writer, and checks that its size is right.
+    /// Reads the head of a control page that a writer sent, and checks its magic, version and size.
     pub(super) fn open(memory: SharedMemory, ring: &str) -> Result<(Self, Head), RingError> {
         let refused = |what: String| Err(RingError::protocol(ring, what));
         if memory.len() < DESCRIPTORS {
@@ -117,7 +117,7 @@ impl Control {
         Ok((Self { memory }, head))
     }
 
-    /// Loads the generation of a slot, for a reader. Later reads get data of this generation or a newer one.
+    /// Loads the generation of a slot, for a reader. Later reads of the slot get data of this generation or a newer one.
     pub(super) fn generation(&self, slot: usize) -> u64 {
         let generation = self.memory.atomic(SLOTS + slot * LINE).load(Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -131,7 +131,7 @@ impl Control {
             .store(generation, Ordering::SeqCst);
     }
 
-    /// Writes the descriptor of a slot, which the writer has claimed.
+    /// Writes `text`, which describes the payload, to the control page, for a slot that the writer has claimed.
     pub(super) fn set_descriptor(&self, slot: usize, text: &str) {
         let at = DESCRIPTORS + slot * DESCRIPTOR;
         let text = &text.as_bytes()[..text.len().min(MAX_DESCRIPTOR)];
@@ -139,7 +139,8 @@ impl Control {
         self.memory.write(at + 4, text);
     }
 
-    /// Copies the descriptor of a slot. The generation tells afterwards whether the copy is whole.
+    /// Copies the text that describes the payload in a slot. The writer may change the text meanwhile: the caller has to compare
+    /// the slot's generation afterwards.
     pub(super) fn descriptor(&self, slot: usize) -> Result<Descriptor, Utf8Error> {
         let at = DESCRIPTORS + slot * DESCRIPTOR;
         let (mut len, mut text) = ([0; 4], [0; MAX_DESCRIPTOR]);
@@ -149,18 +150,18 @@ impl Control {
     }
 }
 
-/// The page of leases of a column, mapped. Writer and reader can both write it.
+/// Mapping of one reader's page of leases, which the writer and this reader can both write.
 pub(super) struct Leases(SharedMemory);
 
 impl Leases {
-    /// Creates the page of a column that no reader has.
+    /// Creates a page of leases that no reader has yet.
     pub(super) fn create() -> io::Result<Self> {
         let leases = Self(SharedMemory::create("robocache.leases", LEASES)?);
         leases.taken().store(NOBODY, Ordering::SeqCst);
         Ok(leases)
     }
 
-    /// Maps a page that came from a writer.
+    /// Maps a page of leases that a writer sent.
     pub(super) fn open(file: OwnedFd, ring: &str) -> Result<Self, RingError> {
         let memory =
             SharedMemory::open(file, true).map_err(|error| RingError::os(ring, "its leases can't be mapped", error))?;
@@ -173,22 +174,22 @@ impl Leases {
         }
     }
 
-    /// The file of the page.
+    /// Descriptor by which another process maps the page.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.0.file()
     }
 
-    /// The newest generation that was taken, [`NOBODY`] if nobody has the column.
+    /// Newest generation that the reader of this page has taken; [`NOBODY`] if no reader has the page.
     pub(super) fn taken(&self) -> &AtomicU64 {
         self.0.atomic(0)
     }
 
-    /// The generation of a slot that is leased, 0 if the slot is not leased.
+    /// Generation that the reader of this page leases in `slot`; 0 if the reader does not lease the slot.
     pub(super) fn lease(&self, slot: usize) -> &AtomicU64 {
         self.0.atomic(LINE + 8 * slot)
     }
 
-    /// Clears all leases, and gives the column to a reader, with `taken` 0, or to nobody, with `NOBODY`.
+    /// Clears all leases of the page, and sets `taken`: 0 for a new reader, `NOBODY` if no reader has the page.
     pub(super) fn reset(&self, taken: u64) {
         (0..MAX_SLOTS).for_each(|slot| self.lease(slot).store(0, Ordering::SeqCst));
         self.taken().store(taken, Ordering::SeqCst);

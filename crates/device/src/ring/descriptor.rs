@@ -2,7 +2,7 @@ use super::MAX_DESCRIPTOR;
 use std::ops::Deref;
 use std::str::Utf8Error;
 
-/// The text that describes a payload.
+/// Text with which the writer describes a payload: UTF-8, at most [`MAX_DESCRIPTOR`] bytes.
 #[derive(Clone)]
 pub struct Descriptor {
     bytes: [u8; MAX_DESCRIPTOR],
@@ -11,7 +11,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes the first `len` bytes, or all if there are fewer, which must be text.
+    /// Takes the first `len` bytes, or all bytes if there are fewer. They must be UTF-8.
     pub(super) fn new(bytes: [u8; MAX_DESCRIPTOR], len: usize) -> Result<Self, Utf8Error> {
         let len = len.min(MAX_DESCRIPTOR);
         std::str::from_utf8(&bytes[..len])?;

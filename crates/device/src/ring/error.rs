@@ -1,3 +1,5 @@
+//! Errors of rings. Every error names its ring, and a refused value comes with the allowed values.
+
 use super::MAX_CONSUMERS;
 use crate::gpu::DeviceFault;
 use std::io;
@@ -9,17 +11,17 @@ pub enum RingError {
     /// A call of the operating system failed.
     #[error("ring `{ring}`: {what}: {error}")]
     Os {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// Action that failed.
+        /// Problem in words, such as `its socket can't be bound`.
         what: &'static str,
-        /// The cause.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The ring is on a device, and the device failed.
     #[error("ring `{ring}`: {error}")]
     Device {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
         /// The device's error.
         error: DeviceFault,
@@ -27,45 +29,46 @@ pub enum RingError {
     /// The process that published the payload is gone, or has replaced the ring.
     #[error("ring `{ring}`: its producer is gone")]
     ProducerGone {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
     },
-    /// The payload can't be held in its slot: as many other consumers as a ring allows can hold slots already.
+    /// The payload can't be held in its slot, since [`MAX_CONSUMERS`] other consumers can hold slots already. A copy of the payload
+    /// is possible.
     #[error("ring `{ring}`: {MAX_CONSUMERS} other consumers can hold its slots, and this one can't (allowed: a copy)")]
     NoLease {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
     },
     /// The producer belongs to another user.
     #[error("ring `{ring}`: its producer is of user {came} (allowed: user {expected}, that of this process)")]
     OtherUser {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// The user of the producer.
+        /// User id of the producer's process.
         came: u32,
-        /// The user of this process.
+        /// User id of this process.
         expected: u32,
     },
-    /// The producer does not let this process in.
+    /// The producer refuses the connection of this process.
     #[error("ring `{ring}`: its producer refuses this process: {why}")]
     Refused {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// Answer of the producer.
+        /// Reason that the producer gave, in words.
         why: &'static str,
     },
     /// The process has too few file descriptors left to open the ring.
     #[error("ring `{ring}`: too few file descriptors are left: opening the ring needs up to four (see `ulimit -n`)")]
     NoDescriptors {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
     },
     /// The producer's message is not valid for this version of the ring.
-    #[error("ring `{ring}`: {what} (allowed: robocache.ring/1)")]
+    #[error("ring `{ring}`: {what} (allowed: robocache.ring/1; both ends need the same version of robocache)")]
     Protocol {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// The message that came.
+        /// Description of the producer's message that is not valid.
         what: String,
     },
     /// The ring is on a device that this process does not see.
@@ -74,39 +77,39 @@ pub enum RingError {
          (allowed: one of its own; see CUDA_VISIBLE_DEVICES, or have the producer publish on the host)"
     )]
     OtherDevice {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// The UUID of the device.
+        /// UUID of the device that holds the ring, as `nvidia-smi -L` prints it.
         uuid: String,
     },
-    /// The slot holds another payload by now: the consumer came too late.
+    /// The payload was overwritten before it was taken: the slot's generation is not the ticket's.
     #[error(
         "ring `{ring}`: slot {slot} holds generation {came}, not {expected}: the payload was overwritten before it was taken"
     )]
     Stale {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// The slot.
+        /// Index of the slot.
         slot: usize,
-        /// The generation of the message.
+        /// Generation that the ticket names.
         expected: u64,
-        /// The generation of the slot.
+        /// Generation that the slot holds.
         came: u64,
     },
     /// The payload was overwritten while it was read.
     #[error("ring `{ring}`: slot {slot} was overwritten while it was read")]
     Torn {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// The slot.
+        /// Index of the slot.
         slot: usize,
     },
-    /// The ticket can't be one of the ring.
+    /// The ticket names a slot, a generation or a size that the ring can't have.
     #[error("ring `{ring}`: {what}")]
     NoSuchSlot {
-        /// The ring.
+        /// Name of the ring.
         ring: String,
-        /// The problem: what came, and what is allowed.
+        /// Values of the ticket, and the values that the ring allows.
         what: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Anonymous memory that other processes can map.
+//! Anonymous memory that several processes map. Its size can't change, and bytes that another process may write are never lent as a
+//! plain reference.
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -23,15 +24,15 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Creates `bytes` bytes, all zero, that every process which gets the file can map and write.
+    /// Creates shared memory of `bytes` bytes, all zero. Every process that gets the file can map and write the memory.
     pub(super) fn create(name: &str, bytes: usize) -> io::Result<Self> {
         let memory = Self::unsealed(name, bytes)?;
         rustix::fs::fcntl_add_seals(&memory.file, SealFlags::SEAL)?;
         Ok(memory)
     }
 
-    /// Creates `bytes` bytes, all zero, that this mapping alone can write. A process that gets the file can only read, however it
-    /// opens the file anew.
+    /// Creates shared memory of `bytes` bytes, all zero, that this mapping alone can write. Any other process that gets the file
+    /// can only read it, even if it opens the file again.
     pub(super) fn create_own(name: &str, bytes: usize) -> io::Result<Self> {
         let memory = Self::unsealed(name, bytes)?;
         // The seal does not affect the mapping that exists already.
@@ -106,14 +107,14 @@ impl SharedMemory {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.range(at, from.len()), from.len()) }
     }
 
-    /// Copies bytes out of the memory, from byte `at` on. They may be of different writes, which generations tell.
+    /// Copies bytes out of the memory, from byte `at` on. The copy may mix several writes: the caller has to compare generations.
     pub(super) fn read(&self, at: usize, to: &mut [u8]) {
         // SAFETY: the range is within the mapping.
         unsafe { std::ptr::copy_nonoverlapping(self.range(at, to.len()), to.as_mut_ptr(), to.len()) }
     }
 
-    /// The word at byte `at`. If the memory is mapped to read only, a `Relaxed` load is the only access allowed: it alone surely
-    /// writes nothing.
+    /// The 64-bit integer at byte `at`, a multiple of 8. If the memory is mapped read-only, only `Relaxed` loads are allowed: other
+    /// accesses may write.
     pub(super) fn atomic(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "an aligned word, not one at {at}");
         // SAFETY: it is within the mapping, which is aligned to a page, and lives as long as `self`.

@@ -50,21 +50,21 @@ pub use writer::{Lossless, RingConfig, RingWriter, SlotMut, WriteCounters};
 
 use std::borrow::Cow;
 
-/// Place of a payload in a ring, as its message states it.
+/// Reference to a payload in a ring, as a message carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket<'a> {
-    /// The name of the ring, which is the name of its socket, too.
+    /// Name of the ring, and of its abstract Unix socket.
     pub ring: Cow<'a, str>,
-    /// The slot.
+    /// Index of the slot, from 0.
     pub slot: usize,
-    /// The slot's generation.
+    /// Generation of the slot while it holds the payload: even, from 2.
     pub generation: u64,
-    /// Bytes of the payload.
+    /// Size of the payload, bytes.
     pub nbytes: usize,
 }
 
 impl Ticket<'_> {
-    /// The same ticket with an owned name.
+    /// Copies the ring's name, so that the ticket borrows nothing.
     pub fn into_owned(self) -> Ticket<'static> {
         Ticket {
             ring: Cow::Owned(self.ring.into_owned()),
@@ -73,11 +73,12 @@ impl Ticket<'_> {
     }
 }
 
-/// Number of consumers that can lease slots. Further consumers can read, but a slot may be overwritten while they read it.
+/// Largest number of consumers that can lease slots of a ring. Further consumers can read, but a slot may be overwritten while they
+/// read it.
 pub const MAX_CONSUMERS: usize = 4;
 
-/// Slots of a ring, at most.
+/// Largest number of slots of a ring.
 pub const MAX_SLOTS: usize = 60;
 
-/// Bytes of the text that describes a payload, at most.
+/// Largest size of the text that describes a payload, bytes.
 pub const MAX_DESCRIPTOR: usize = 1020;

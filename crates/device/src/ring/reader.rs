@@ -1,3 +1,6 @@
+//! Reader of a ring: maps the ring once, and takes payloads in place. A payload counts only if its slot has the ticket's generation
+//! after the lease was stored, and again after the bytes were read.
+
 use super::control::{Control, Head, Leases};
 use super::memory::SharedMemory;
 use super::server::{Client, Request};
@@ -8,18 +11,18 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts of a reader.
+/// Numbers of payloads that a reader has taken or missed since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounters {
-    /// Payloads taken.
+    /// Number of payloads that were taken.
     pub taken: u64,
-    /// Payloads that were overwritten before they were taken.
+    /// Number of payloads that were overwritten before they were taken.
     pub stale: u64,
-    /// Payloads that were overwritten while they were read or used.
+    /// Number of payloads that were overwritten while they were read or used.
     pub torn: u64,
 }
 
-/// Reader of a ring: takes payloads that another process, or this one, publishes.
+/// Reader of a ring, which takes payloads that another process, or this one, publishes. Clones share the mapping and the counts.
 #[derive(Clone)]
 pub struct RingReader(Arc<MappedRing>);
 
@@ -28,9 +31,10 @@ struct MappedRing {
     head: Head,
     control: Control,
     slots: Slots,
-    /// `None` if all columns were taken: payloads can be read, but not held.
+    /// Page of leases; `None` if [`MAX_CONSUMERS`](super::MAX_CONSUMERS) other readers have one, so that payloads can be read but
+    /// not held.
     leases: Option<Leases>,
-    /// The process that may lease slots. A process forked from it shares everything else.
+    /// Id of the process that opened the ring. Only this process may lease slots; a forked process shares all other fields.
     pid: u32,
     client: Client,
     /// Number of times that each slot is held in this process, so that the last holder gives up the lease.
@@ -40,17 +44,18 @@ struct MappedRing {
     torn: AtomicU64,
 }
 
-/// Memory of a payload in a ring.
+/// Memory of a payload in its slot, without a copy.
 #[derive(Clone, Copy)]
 pub enum SlotMemory<'a> {
-    /// Shared memory of the host.
+    /// Shared memory of the host, which the producer may write at any time.
     Shared(&'a [AtomicU8]),
-    /// Memory of a device.
+    /// Address of the payload in the memory of the ring's device.
     Device(DevicePtr<'a>),
 }
 
 impl RingReader {
-    /// Connects to the producer of a ring and maps it. A ring on a device needs that device, `gpu`.
+    /// Connects to the producer of `ring`, waiting up to 5 s for its answer, and maps the ring. If the ring is on a device, `gpu`
+    /// must be that device.
     ///
     /// # Errors
     /// Any [`RingError`] but those of [`take`](Self::take).
@@ -60,7 +65,7 @@ impl RingReader {
         })
     }
 
-    /// Does what [`open`](Self::open) does, and asks `gpu` for the device of a UUID if the ring is on one.
+    /// Does what [`open`](Self::open) does. If the ring is on a device, `gpu` is called with the device's UUID to open the device.
     pub(super) fn open_with(ring: &str, gpu: impl FnOnce([u8; 16]) -> Option<Gpu>) -> Result<Self, RingError> {
         let welcome = Client::connect(ring, Request::Map)?;
         let mut files = welcome.files.into_iter();
@@ -112,7 +117,7 @@ impl RingReader {
         &self.0.name
     }
 
-    /// The device that the slots are on.
+    /// The device that the slots are on; `None` for shared memory.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.0.slots.gpu()
     }
@@ -127,7 +132,7 @@ impl RingReader {
         self.0.client.is_closed()
     }
 
-    /// Counts of the reader.
+    /// Numbers of payloads that were taken, stale or torn since the ring was opened.
     pub fn counters(&self) -> ReadCounters {
         ReadCounters {
             taken: self.0.taken.load(Ordering::Relaxed),
@@ -136,10 +141,11 @@ impl RingReader {
         }
     }
 
-    /// Takes a payload in place. Its slot is held until the returned value is dropped.
+    /// Returns the payload of a ticket, in its slot and without a copy. If the reader [can](Self::can_lease) hold slots, the slot
+    /// is held until the returned value is dropped.
     ///
     /// # Errors
-    /// [`RingError::Stale`], [`RingError::NoSuchSlot`].
+    /// [`RingError::Stale`] if the payload was overwritten; [`RingError::NoSuchSlot`] if the ticket is not of this ring.
     pub fn take(&self, ticket: &Ticket<'_>) -> Result<RingPayload, RingError> {
         let ring = &self.0;
         let is_generation = ticket.generation > 0 && ticket.generation.is_multiple_of(2);
@@ -163,8 +169,8 @@ impl RingReader {
         };
         let came = ring.control.generation(ticket.slot);
         if came != ticket.generation {
-            // A writer need not wait for a payload that is lost. A generation that the slot has not reached yet is not from a
-            // ticket. A lease of the slot, for another payload, stays.
+            // The payload is lost: counted as taken, so that a lossless writer does not wait for it. A generation that the slot has
+            // not reached yet is not from a ticket. A lease of the slot, for another payload, stays.
             if let Some(leases) = ring.leases()
                 && came > ticket.generation
             {
@@ -199,16 +205,17 @@ impl RingReader {
 }
 
 impl MappedRing {
-    /// The page by which this process leases slots, if it may.
+    /// The page of leases; `None` if this process may not lease slots.
     fn leases(&self) -> Option<&Leases> {
         self.leases.as_ref().filter(|_| self.pid == std::process::id())
     }
 }
 
-/// A payload in its slot. The slot is held until this is dropped, if the reader [can](RingReader::can_lease) hold slots.
+/// Payload that was taken, in its slot. If the reader [can](RingReader::can_lease) hold slots, the slot is held until the value is
+/// dropped.
 ///
-/// A writer that has no other slot overwrites the payload all the same. [`is_intact`](Self::is_intact) tells whether that happened.
-/// If so, dropping this counts it as torn.
+/// A writer that has no other slot overwrites the payload all the same. From then on [`is_intact`](Self::is_intact) returns false,
+/// and dropping the value counts the payload as torn.
 pub struct RingPayload {
     ring: Arc<MappedRing>,
     slot: usize,
@@ -222,7 +229,7 @@ impl RingPayload {
         &self.ring.name
     }
 
-    /// True if the slot is held: its reader [can](RingReader::can_lease) hold slots.
+    /// True if the slot is leased until the payload is dropped, so that the writer takes another slot if it has one.
     pub fn is_held(&self) -> bool {
         self.ring.leases().is_some()
     }
@@ -230,7 +237,7 @@ impl RingPayload {
     /// The text that the writer gave with the payload.
     ///
     /// # Errors
-    /// [`RingError::Torn`]; [`RingError::Protocol`] if it is not text.
+    /// [`RingError::Torn`] if the payload was overwritten; [`RingError::Protocol`] if the descriptor is not UTF-8.
     pub fn descriptor(&self) -> Result<Descriptor, RingError> {
         let text = self.ring.control.descriptor(self.slot);
         self.check()?;
@@ -242,7 +249,7 @@ impl RingPayload {
         })
     }
 
-    /// Bytes of the payload.
+    /// Size of the payload, bytes.
     pub fn len(&self) -> usize {
         self.nbytes
     }
@@ -259,7 +266,7 @@ impl RingPayload {
 
     /// True if the payload has not been overwritten since it was published.
     pub fn is_intact(&self) -> bool {
-        // Earlier reads must not be reordered behind this.
+        // Earlier reads must not be reordered behind this load of the generation.
         fence(Ordering::SeqCst);
         self.ring.control.generation(self.slot) == self.generation
     }
@@ -274,13 +281,14 @@ impl RingPayload {
         }
     }
 
-    /// Copies bytes from byte `at` on to memory of the host, and checks that the payload was not overwritten meanwhile.
+    /// Copies bytes of the payload, from byte `at` on, to host memory, and checks that the payload was not overwritten meanwhile.
+    /// After an error the contents of `to` are undefined.
     ///
     /// # Errors
     /// [`RingError::Torn`]; the device's error.
     ///
     /// # Panics
-    /// If the range reaches past the end.
+    /// If the range reaches past the end of the payload.
     pub fn copy_to(&self, at: usize, to: &mut [u8]) -> Result<(), RingError> {
         let offset = self.offset(at, to.len());
         match &self.ring.slots {
@@ -294,7 +302,7 @@ impl RingPayload {
     /// overwritten meanwhile.
     ///
     /// # Errors
-    /// No memory; [`RingError::Torn`]; the device's error.
+    /// [`RingError::Torn`] if the payload was overwritten; the device's error, also if it has no memory for the buffer.
     pub fn copy_to_device(&self, to: &mut DeviceBuf) -> Result<(), RingError> {
         let offset = self.offset(0, self.len());
         to.reserve(self.len()).map_err(|error| self.failed(error))?;

@@ -1,34 +1,38 @@
+//! All rings that a process reads, each opened once. Taking from an open ring never waits for its producer; a new ring can be
+//! opened on another thread.
+
 use super::reader::{ReadCounters, RingPayload, RingReader};
 use super::server::{Client, Request};
 use super::{RingError, Ticket};
 use crate::gpu::{Gpu, Kind, device_count};
 
-/// Number of rings that are kept open, at most: one for each output that the process reads, and some that were replaced.
+/// Largest number of rings that are kept open: one for each output that the process reads, and some that were replaced.
 const MAX_OPEN: usize = 64;
 
 /// The rings of all producers that a process reads, each opened once.
 #[derive(Default)]
 pub struct Readers {
     open: Vec<RingReader>,
-    /// Rings that can't be mapped here: the name, the device's UUID, and the connection by which the producer knows that.
+    /// Rings on devices that this process does not see: name of the ring, UUID of the device, and the connection that asks the
+    /// producer for payloads through host memory.
     by_host: Vec<(String, String, Client)>,
     gpus: Vec<Gpu>,
-    /// Counts of the rings that are closed by now.
+    /// Sum of the counts of the rings that were closed.
     of_closed: ReadCounters,
 }
 
 impl Readers {
-    /// Takes a payload. Opens its ring and waits for that, if the ring is new.
+    /// Takes the payload of a ticket. If its ring is new, opens the ring first, which may take up to 10 s.
     ///
-    /// A ring on a device that this process does not see is an error. Its producer is told to send payloads by the host from now
-    /// on. Messages that the producer sends meanwhile are the same error.
+    /// A ring on a device that this process does not see gives [`RingError::OtherDevice`]. Its producer is asked to send payloads
+    /// through host memory from now on. Tickets of the ring that are still under way give the same error.
     ///
     /// # Errors
-    /// [`RingError`].
+    /// The errors of [`RingReader::open`] and [`RingReader::take`].
     pub fn take(&mut self, ticket: &Ticket<'_>) -> Result<RingPayload, RingError> {
         if let Some(i) = self.open.iter().position(|reader| reader.name() == ticket.ring) {
             let last = self.open.len() - 1;
-            // Rings in use come last.
+            // Rings that were used last stand at the end, and are closed last.
             self.open[i..].rotate_left(1);
             return self.open[last].take(ticket);
         }
@@ -42,12 +46,14 @@ impl Readers {
         self.take(ticket)
     }
 
-    /// True if a ring has been opened, or was found to be one that this process can't map: taking from it does not wait.
+    /// True if [`take`](Self::take) does not wait for `ring`: the ring is open, or known to be on a device that this process does
+    /// not see.
     pub fn is_open(&self, ring: &str) -> bool {
         self.open.iter().any(|reader| reader.name() == ring) || self.by_host.iter().any(|(name, ..)| name == ring)
     }
 
-    /// Prepares to open a ring. Opening may last seconds, and can be done on any thread.
+    /// Returns a request to open a ring, which another thread can carry out, since opening may take seconds. Pass its result to
+    /// [`keep`](Self::keep).
     pub fn opening(&self, ring: &str) -> Opening {
         Opening {
             ring: ring.to_owned(),
@@ -55,10 +61,11 @@ impl Readers {
         }
     }
 
-    /// Keeps a ring that was opened.
+    /// Adds a ring that was opened to the open rings. Closes rings that the producer has closed, and the least recently used ring
+    /// if too many are open.
     ///
     /// # Errors
-    /// The reason why it was not opened.
+    /// The reason why the ring was not opened.
     pub fn keep(&mut self, opened: Opened) -> Result<(), RingError> {
         match opened.reader {
             Ok(reader) => {
@@ -80,7 +87,8 @@ impl Readers {
         }
     }
 
-    /// Closes the rings whose producer has closed them, and the least recently used if there are too many.
+    /// Closes the rings whose producer is gone. If `MAX_OPEN` rings are open, also closes the least recently used ring, to make
+    /// room for one more.
     fn forget(&mut self) {
         let of_closed = &mut self.of_closed;
         let mut over = (self.open.len() + 1).saturating_sub(MAX_OPEN);
@@ -94,7 +102,7 @@ impl Readers {
         });
     }
 
-    /// Counts over all rings.
+    /// Sum of the counts of all rings, open and closed.
     pub fn counters(&self) -> ReadCounters {
         self.open
             .iter()
@@ -102,22 +110,23 @@ impl Readers {
     }
 }
 
-/// A ring that is to be opened.
+/// Request to open a ring, which any thread can carry out.
 pub struct Opening {
     ring: String,
     gpus: Vec<Gpu>,
 }
 
-/// Result of opening a ring.
+/// Result of [`Opening::open`], for [`Readers::keep`]: a reader, or the error.
 pub struct Opened {
     ring: String,
     reader: Result<RingReader, RingError>,
-    /// Connection by which the producer knows that its ring can't be mapped here.
+    /// Connection that asks the producer for payloads through host memory; `None` unless the ring is on a device that this process
+    /// does not see.
     by_host: Option<Client>,
 }
 
 impl Opening {
-    /// Opens the ring: waits for its producer, up to 10 s, and for its device.
+    /// Connects to the producer, waiting up to 10 s, and maps its ring. Also opens the device that the ring is on.
     pub fn open(mut self) -> Opened {
         let reader = RingReader::open_with(&self.ring, |uuid| find(&mut self.gpus, uuid));
         let by_host = match &reader {
@@ -147,7 +156,8 @@ fn sum(a: ReadCounters, b: ReadCounters) -> ReadCounters {
     }
 }
 
-/// Finds the device of a UUID, if this process sees the device.
+/// Returns the device with this UUID, from `gpus` or newly opened and added to `gpus`; `None` if this process does not see the
+/// device.
 fn find(gpus: &mut Vec<Gpu>, uuid: [u8; 16]) -> Option<Gpu> {
     let is_same_device = |gpu: &Gpu| gpu.uuid().is_ok_and(|own| own == uuid);
     if let Some(known) = gpus.iter().find(|gpu| is_same_device(gpu)) {

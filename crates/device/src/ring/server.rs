@@ -1,9 +1,10 @@
-//! The socket of a ring: a process that may read the ring gets its descriptors here. The end of a connection tells either side that
-//! the other died.
+//! The socket of a ring: a process that may read the ring gets the ring's file descriptors here. The end of a connection tells
+//! either side that the other died.
 //!
-//! A sequential-packet Unix socket with an abstract name. A consumer sends `RCR1` and a byte, `m` to map the ring or `h` to get
-//! payloads by the host instead. The answer is `RCR1`, a status and the consumer's column (u32 each). With it come the descriptors
-//! of the control page, of the slots and, if there is a column, of the leases.
+//! A sequential-packet Unix socket with an abstract name. A consumer sends `RCR1` and a byte, `m` to map the ring, or `h` to get
+//! payloads *by the host*: through host memory, since it can't map the ring. The answer is `RCR1`, a status and the consumer's
+//! column (u32 each): the index of its page of leases. With the answer come the file descriptors of the control page, of the slots
+//! and, if the consumer has a column, of that page.
 
 use super::control::{Control, Leases, NOBODY};
 use super::{MAX_CONSUMERS, RingError};
@@ -22,39 +23,41 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const MAGIC: &[u8; 4] = b"RCR1";
-/// Number of connections of a ring, at most: consumers with a column, consumers that read without a column, and those by the host.
+/// Largest number of connections of a ring, whether their consumers can lease slots, can only read, or get payloads through host
+/// memory.
 const MAX_CONNECTIONS: usize = 64;
-/// Number of connections of one process, at most, so that it can't keep other processes out. A process needs one.
+/// Largest number of connections of one process to a ring, so that the process can't keep others out. A process needs one.
 const MAX_OF_PROCESS: usize = 16;
 const NO_COLUMN: u32 = u32::MAX;
-/// Time for which a consumer waits for a producer that does not answer.
+/// Longest time for which a consumer waits for the producer's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Request of a consumer.
+/// Request of a consumer: the byte that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Asks for the descriptors.
+    /// Asks for the file descriptors to map the ring.
     Map = b'm' as isize,
-    /// Asks for payloads by the host, as the consumer can't map the ring.
+    /// Asks for payloads through host memory, as the consumer can't map the ring.
     Host = b'h' as isize,
 }
 
-/// State that a writer and its server share.
+/// State that a ring's writer shares with the thread of the ring's socket.
 pub(super) struct Served {
     pub control: Control,
-    /// Leases of each column.
+    /// Pages of leases, one for each consumer that can lease slots; the index is the consumer's `column`.
     pub leases: [Leases; MAX_CONSUMERS],
-    /// Descriptor of the slots' memory.
+    /// File descriptor of the slots' memory, which consumers get.
     pub memory_file: OwnedFd,
-    /// Number of consumers that asked for payloads by the host.
+    /// Number of connected consumers that asked for payloads through host memory.
     pub by_host: AtomicUsize,
-    /// Number of consumers that map the ring, with or without a column.
+    /// Number of connected consumers that map the ring, whether they can lease slots or not.
     pub mapped: AtomicUsize,
-    /// The most consumers that have mapped the ring at a time. So a consumer that is started anew is not counted twice.
+    /// Largest number of consumers that were connected and mapped the ring at the same time, so far. A consumer that is restarted
+    /// is thus not counted twice.
     pub came: AtomicUsize,
 }
 
-/// The thread that answers at the socket. It ends when the value is dropped, and so does every connection.
+/// Owner of the thread that answers the requests at a ring's socket. Dropping the value ends the thread and every connection.
 ///
 /// A forked process has the sockets, too, but not the thread. So the process that made the sockets shuts them down: closing them in
 /// one process would end nothing.
@@ -109,7 +112,7 @@ impl Drop for Server {
     }
 }
 
-/// Connection of a consumer.
+/// Server's end of a connection, and what its consumer has asked for.
 struct Connection {
     socket: OwnedFd,
     pid: Pid,
@@ -155,7 +158,8 @@ impl ServerThread {
                 }
                 return;
             }
-            // From the oldest on: a consumer that is gone gives up its column before another asks for one.
+            // Requests are handled from the oldest connection on: a consumer that is gone gives up its column before another asks
+            // for one.
             let mut i = 0;
             for &is_ready in &ready[2..count] {
                 match is_ready && !self.handle_request(i) {
@@ -189,14 +193,14 @@ impl ServerThread {
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
             Err(error) => {
-                // Most often no descriptor is left: the consumer waits in the socket's queue.
+                // Most often no file descriptor is left. The consumer waits in the socket's queue.
                 tracing::warn!("ring `{}`: a consumer can't be let in: {error}", self.name);
                 std::thread::sleep(Duration::from_millis(200));
             }
         }
     }
 
-    /// Admits one more connection of a process, if there is room.
+    /// Returns `pid` if one more connection of that process is allowed, else the status by which to refuse it.
     fn admit(&self, pid: Pid) -> Result<Pid, Status> {
         let of_process = self.connections.iter().filter(|connection| connection.pid == pid);
         if of_process.count() >= MAX_OF_PROCESS {
@@ -208,7 +212,7 @@ impl ServerThread {
         }
     }
 
-    /// Reads and answers the request of a consumer. Returns false if the consumer is gone, or its request makes no sense.
+    /// Reads and answers the request on connection `i`. Returns false if the consumer is gone, or its request is not valid.
     fn handle_request(&mut self, i: usize) -> bool {
         let mut bytes = [0; 16];
         let connection = &mut self.connections[i];
@@ -254,7 +258,8 @@ impl ServerThread {
         }
     }
 
-    /// Removes a consumer that is gone: clears its leases, and frees its column.
+    /// Removes connection `i`, whose consumer is gone: clears the consumer's leases, and frees its page of leases for another
+    /// consumer.
     fn forget(&mut self, i: usize) {
         let gone = self.connections.remove(i);
         if gone.is_by_host {
@@ -278,7 +283,7 @@ enum Status {
 }
 
 impl Status {
-    /// Refusals, and their reasons.
+    /// Each status that refuses a connection, and the reason that the consumer's error gives.
     const REFUSALS: [(Self, &str); 3] = [
         (Self::OtherUser, "it is of another user"),
         (Self::Full, "it has 64 consumers already"),
@@ -301,21 +306,22 @@ fn send(socket: &OwnedFd, status: Status, column: Option<usize>, files: &[Borrow
     Ok(())
 }
 
-/// A consumer's end of the connection.
+/// Consumer's end of a connection. Closing it gives up the consumer's leases.
 pub(super) struct Client {
     socket: OwnedFd,
 }
 
-/// Answer to a consumer that is let in.
+/// Server's answer to a consumer that it lets in.
 pub(super) struct Welcome {
     pub client: Client,
     pub column: Option<usize>,
-    /// Descriptors of the control page, of the slots, and of the leases if there is a column; empty for payloads by the host.
+    /// File descriptors of the control page, of the slots and, if the consumer can lease slots, of its page of leases. Empty for
+    /// `Request::Host`.
     pub files: Vec<OwnedFd>,
 }
 
 impl Client {
-    /// Connects to the server of a ring, and sends a request.
+    /// Connects to the server of a ring, sends a request, and waits up to 5 s for the answer.
     pub(super) fn connect(ring: &str, request: Request) -> Result<Welcome, RingError> {
         let os = |what| move |error: rustix::io::Errno| RingError::os(ring, what, error);
         let no_descriptors = |error| match error {
@@ -354,7 +360,7 @@ impl Client {
         asked[..4].copy_from_slice(MAGIC);
         asked[4] = request as u8;
         match rustix::net::send(&client.socket, &asked, SendFlags::NOSIGNAL) {
-            // A producer that refuses does not wait to be asked: its answer is there already.
+            // A producer that refuses closes the socket before it reads a request. Its answer can still be received.
             Ok(_) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => client.answer(ring, request, end),
             Err(error) => Err(RingError::os(ring, "the request can't be sent to its producer", error)),
         }
@@ -424,7 +430,7 @@ impl Client {
             Request::Host => 0,
         };
         if files.len() < expected {
-            // Descriptors that did not fit this process were not received.
+            // The system drops file descriptors for which this process has no room.
             return Err(RingError::no_descriptors(ring));
         }
         let client = self;

@@ -16,7 +16,7 @@ impl Slots {
         }
     }
 
-    /// Bytes of all slots together.
+    /// Size of all slots together, bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Shared(memory) => memory.len(),

@@ -1,3 +1,5 @@
+//! Tests of the writer, the readers and the server of a ring, within one process.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -115,7 +117,7 @@ fn the_leases_of_a_reader_that_is_gone_are_gone() {
     let leases = super::control::Leases::open(welcome.files.into_iter().nth(2).unwrap(), &ticket.ring).unwrap();
     let lease = leases.lease(ticket.slot);
     lease.store(ticket.generation, std::sync::atomic::Ordering::SeqCst);
-    // As a process that is killed leaves it.
+    // Ends the connection as a killed process would.
     drop(welcome.client);
     until("the lease is gone", || {
         lease.load(std::sync::atomic::Ordering::SeqCst) == 0

@@ -1,3 +1,6 @@
+//! Writer of a ring: publishes the payloads of one output in slots. It never overwrites the newest payload, and never waits for a
+//! reader unless it is lossless.
+
 use super::control::{Control, Head, Leases};
 use super::memory::SharedMemory;
 use super::server::{Served, Server};
@@ -11,18 +14,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// Slots begin at multiples of this. It is more than the widest loads of a device need.
+/// Alignment of slots, bytes: more than the widest loads of a device need.
 const ALIGNMENT: usize = 512;
 
-/// Period in which a lossless writer polls whether its consumers are done.
+/// Period in which a lossless writer polls whether its consumers have taken a payload.
 const POLL_PERIOD: Duration = Duration::from_micros(50);
 
-/// Configuration of a ring.
+/// Configuration of a ring: its number of slots, and whether its writer waits for consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingConfig {
-    /// Number of slots, 2 to [`MAX_SLOTS`]: 2, and for each consumer the number of payloads that it may have waiting or in use.
+    /// Number of slots, 2 to [`MAX_SLOTS`]. Use 2, plus for each consumer the number of payloads that it may have waiting or in
+    /// use.
     pub slots: usize,
-    /// Wait of the writer for its consumers; `None` if it does not wait.
+    /// Wait of the writer for its consumers; `None` if it overwrites payloads without waiting.
     pub lossless: Option<Lossless>,
 }
 
@@ -38,22 +42,22 @@ impl Default for RingConfig {
 /// Wait of a writer for its consumers, so that each takes every payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lossless {
-    /// Number of consumers that are to connect, at most [`MAX_CONSUMERS`]. The writer waits for that, too.
+    /// Number of consumers that must have connected before a payload is overwritten, 1 to [`MAX_CONSUMERS`].
     pub consumers: usize,
-    /// Longest wait for each payload. After it the writer overwrites, and counts that.
+    /// Longest wait before a payload is overwritten. After a timeout the writer overwrites it all the same, and counts the timeout.
     pub timeout: Duration,
 }
 
-/// Counts of a writer.
+/// Numbers of payloads, timeouts and rings of a writer since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounters {
-    /// Payloads that were published.
+    /// Number of payloads that were published.
     pub published: u64,
-    /// Payloads that were overwritten while a consumer was using them, since no slot was free.
+    /// Number of payloads that were overwritten while a consumer was using them, since no slot was free.
     pub overwritten_leased: u64,
-    /// Waits of a lossless ring that timed out.
+    /// Number of waits of a lossless writer that timed out.
     pub timed_out: u64,
-    /// Rings that were made: the first one, and one more each time that a payload was larger than a slot.
+    /// Number of rings that were made: the first one, and one more each time that a payload was larger than a slot.
     pub rings: u64,
 }
 
@@ -64,7 +68,8 @@ pub struct RingWriter {
     config: RingConfig,
     nonce: u64,
     ring: Option<Ring>,
-    /// Replaced rings, each with the number of publications for which it is still kept: messages of the ring may be under way.
+    /// Replaced rings, each with the number of publications for which the ring stays open. Messages that name the ring may not have
+    /// been read yet.
     retired: Vec<(Ring, usize)>,
     counters: WriteCounters,
 }
@@ -77,22 +82,24 @@ enum Residence {
 
 struct Ring {
     name: String,
-    /// Lock of the slots' memory. It stands before the slots, so that it is dropped first.
+    /// Page lock of the slots' memory; `None` if the memory is pageable. The field stands before `slots`, so that the lock is
+    /// dropped first.
     _page_locked: Option<PageLocked>,
     slots: Slots,
     stride: usize,
     /// The writer's own record of the generation in each slot; 0 if the slot holds nothing.
     generations: Vec<u64>,
-    /// The slots, from the oldest to the newest.
+    /// Indices of the slots, from the one with the oldest payload to the one with the newest.
     by_age: Vec<usize>,
     newest: u64,
-    /// Number of consumers that a lossless writer waits for: those that are to come, or that the replaced ring had.
+    /// Number of consumers that a lossless writer waits for: the configured number for the first ring, `expected_next` of the
+    /// replaced ring for each later one. After a timeout, consumers that have not connected no longer count.
     expected: usize,
     served: Arc<Served>,
     _server: Server,
 }
 
-/// A slot to be written: bytes of shared memory or of a device.
+/// Slot that the writer fills: bytes of shared memory or of a device.
 pub struct SlotMut<'a> {
     ring: &'a str,
     slots: &'a mut Slots,
@@ -101,13 +108,13 @@ pub struct SlotMut<'a> {
 }
 
 impl SlotMut<'_> {
-    /// Copies memory of the host to the slot, from byte `at` on.
+    /// Copies host memory to the slot, from byte `at` of the slot on.
     ///
     /// # Errors
     /// The device's error.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the bytes do not fit the slot.
     pub fn write(&mut self, at: usize, from: &[u8]) -> Result<(), RingError> {
         self.check(at, from.len());
         match &*self.slots {
@@ -125,13 +132,13 @@ impl SlotMut<'_> {
         }
     }
 
-    /// Copies `bytes` bytes of a device's buffer, from its byte `from` on, to the slot, from byte `at` on.
+    /// Copies `bytes` bytes of the device buffer `other`, from its byte `from` on, to byte `at` of the slot and on.
     ///
     /// # Errors
     /// The device's error.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the bytes do not fit the slot.
     pub fn copy_from(&mut self, at: usize, other: &DeviceBuf, from: usize, bytes: usize) -> Result<(), RingError> {
         self.check(at, bytes);
         match &*self.slots {
@@ -146,7 +153,8 @@ impl SlotMut<'_> {
         }
     }
 
-    /// The bytes of the slot, if they are shared memory, to be written in place. They still hold what was written before.
+    /// The bytes of a slot in shared memory, to be written in place; `None` for a slot on a device. They still hold an earlier
+    /// payload.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &*self.slots {
             Slots::Shared(memory) => {
@@ -171,19 +179,19 @@ impl SlotMut<'_> {
 }
 
 impl RingWriter {
-    /// A writer whose slots are shared memory of the host. `output` becomes part of the ring's name. If a device `gpu` writes the
-    /// payloads, the driver is asked to page-lock the slots: the device then copies to them by itself.
+    /// Makes a writer whose slots are shared memory of the host. `output` becomes part of the ring's name. If a device `gpu` writes
+    /// the payloads, the driver is asked to page-lock the slots, so that the device copies to them by itself.
     ///
     /// # Panics
-    /// If a number of the configuration is out of its bounds.
+    /// If `slots` or `consumers` of the configuration is out of its bounds.
     pub fn shared(output: &str, gpu: Option<&Gpu>, config: RingConfig) -> Self {
         Self::new(output, Residence::Shared(gpu.cloned()), config)
     }
 
-    /// A writer whose slots are memory of a device that counts in `budget`.
+    /// Makes a writer whose slots are memory of the device `gpu`, which counts in `budget`.
     ///
     /// # Errors
-    /// The device can't share memory with other processes.
+    /// The device's error, as when the device can't share memory with other processes.
     ///
     /// # Panics
     /// As [`shared`](Self::shared).
@@ -206,7 +214,7 @@ impl RingWriter {
             output: output.to_owned(),
             residence,
             config,
-            // So no other process, running now or earlier, has rings of the same name.
+            // Random, so that no other process, running now or earlier, has rings of the same name.
             nonce: RandomState::new().hash_one(std::process::id()),
             ring: None,
             retired: Vec::new(),
@@ -214,7 +222,7 @@ impl RingWriter {
         }
     }
 
-    /// The device of its slots, if they are on one.
+    /// The device that the slots are on; `None` for shared memory.
     pub fn gpu(&self) -> Option<&Gpu> {
         match &self.residence {
             Residence::Shared(_) => None,
@@ -222,19 +230,19 @@ impl RingWriter {
         }
     }
 
-    /// Counts of the writer.
+    /// Numbers of payloads, timeouts and rings since the writer was made.
     pub fn counters(&self) -> WriteCounters {
         self.counters
     }
 
-    /// Number of consumers that can't map the writer's rings, and asked for payloads by the host.
+    /// Number of consumers that can't map the writer's rings, and asked for payloads through host memory.
     pub fn consumers_by_host(&self) -> usize {
         let rings = self.ring.iter().chain(self.retired.iter().map(|(ring, _)| ring));
         rings.map(|ring| ring.served.by_host.load(Ordering::SeqCst)).sum()
     }
 
-    /// Waits until every consumer has taken all payloads of a [lossless](Lossless) ring, since a ring that is not mapped yet ends
-    /// with the writer. Returns false, and counts a wait that timed out, if a consumer does not take them in time.
+    /// Waits until every consumer has taken all payloads of a [lossless](Lossless) ring, to be called before the writer is dropped:
+    /// nobody can map its ring afterwards. Returns false, and counts the timeout, if a consumer does not take them in time.
     pub fn wait_until_taken(&mut self) -> bool {
         let Some(lossless) = self.config.lossless else {
             return true;
@@ -256,7 +264,7 @@ impl RingWriter {
     /// The error of `fill`, after which the slot holds nothing; no memory for the ring.
     ///
     /// # Panics
-    /// If the descriptor is longer.
+    /// If the descriptor is longer than [`MAX_DESCRIPTOR`] bytes.
     pub fn publish(
         &mut self,
         descriptor: &str,
@@ -310,7 +318,7 @@ impl RingWriter {
         };
         let written = fill(&mut slot_mut);
         let waited = ring.slots.gpu().map_or(Ok(()), Gpu::synchronize);
-        // If that failed, the generation stays odd, and nobody takes the slot.
+        // If filling or synchronizing failed, the generation stays odd, and nobody takes the slot.
         written.and(waited.map_err(RingError::device(&ring.name)))?;
         let generation = ring.complete(slot);
         self.counters.published += 1;
@@ -322,7 +330,8 @@ impl RingWriter {
         })
     }
 
-    /// Makes a ring with larger slots than the ring before. That ring is kept until all its messages have been taken or are stale.
+    /// Makes a ring whose slots hold `nbytes` bytes, to replace the ring `before`. The caller keeps `before` while its messages may
+    /// be under way.
     fn larger(&self, before: Option<&Ring>, nbytes: usize) -> Result<Ring, RingError> {
         let stride = before.map_or(0, |ring| ring.stride);
         let ample = nbytes.max(stride + stride / 2).max(1).next_multiple_of(ALIGNMENT);
@@ -336,7 +345,8 @@ impl RingWriter {
         Ok(ring)
     }
 
-    /// The name of a ring, cut to the length that a socket's name allows.
+    /// Returns the name of the writer's ring with this epoch. Of the output's name at most 40 bytes are used, since the length of a
+    /// socket's name is limited.
     fn name(&self, epoch: u64) -> String {
         let end = self
             .output
@@ -418,7 +428,8 @@ impl Ring {
         self.generations.iter().all(|&generation| generation != 0)
     }
 
-    /// Number of consumers that the next ring waits for: those that this ring has, or still waits for.
+    /// Number of consumers that the ring which replaces this ring is to wait for. That is the number that map this ring now, or
+    /// `expected` if not all of them have connected.
     fn expected_next(&self) -> usize {
         match self.served.came.load(Ordering::SeqCst) < self.expected {
             true => self.expected,
@@ -426,7 +437,8 @@ impl Ring {
         }
     }
 
-    /// Waits until every consumer has come, and `is_done` holds for every column. Returns false at the timeout.
+    /// Waits until `expected` consumers have connected, and `is_done` is true for the index of every page of leases. Returns false
+    /// at the timeout.
     fn wait(&self, timeout: Duration, is_done: impl Fn(usize) -> bool) -> bool {
         let start = Instant::now();
         let are_done = || self.served.came.load(Ordering::SeqCst) >= self.expected && (0..MAX_CONSUMERS).all(&is_done);
@@ -439,7 +451,7 @@ impl Ring {
         true
     }
 
-    /// True if the consumer of a column has taken the payload of a slot, or the column has no consumer.
+    /// True if the consumer with page of leases `column` has taken the payload of a slot, or no consumer has that page.
     fn has_taken(&self, slot: usize, column: usize) -> bool {
         self.served.leases[column].taken().load(Ordering::SeqCst) >= self.generations[slot]
     }
@@ -464,7 +476,7 @@ impl Ring {
             self.start(slot);
             let is_leased = self.is_leased(slot);
             if is_leased {
-                // The lease came in between. Nothing was written: the payload is as it was.
+                // A reader leased the slot before it saw the odd generation. Nothing was written: the payload is as it was.
                 self.served.control.set_generation(slot, self.generations[slot]);
             }
             !is_leased
@@ -474,21 +486,21 @@ impl Ring {
         if free.is_none() {
             self.start(slot);
         }
-        // Until the slot is complete it holds nothing, even if filling it panics.
+        // The slot holds nothing until it is complete, even if filling it panics.
         self.generations[slot] = 0;
         self.by_age[..=at].rotate_right(1);
         (slot, free.is_none())
     }
 
-    /// Makes the generation of a slot odd.
+    /// Makes the generation of a slot odd, by which readers see that the slot is being written.
     fn start(&self, slot: usize) {
         self.served.control.set_generation(slot, self.newest + 1);
-        // A reader writes its lease and then reads the generation; here it is the other way round. One of the two sees what
-        // the other did (Dekker).
+        // A reader writes its lease and then reads the generation; the writer does both in the opposite order. One of the two sees
+        // what the other did (Dekker).
         fence(Ordering::SeqCst);
     }
 
-    /// Makes the generation of the claimed slot even, and returns it.
+    /// Gives the claimed slot the next even generation, by which readers see that its payload is complete. Returns the generation.
     fn complete(&mut self, slot: usize) -> u64 {
         self.newest += 2;
         self.generations[slot] = self.newest;

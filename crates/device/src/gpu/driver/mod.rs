@@ -1,7 +1,7 @@
 //! Drivers of GPUs: the interface below [`Gpu`](super::Gpu), which every vendor's driver implements.
 //!
 //! A new vendor's GPUs need an implementation of [`Driver`] and a variant of [`Kind`]. Everything above has one source for all
-//! vendors.
+//! vendors, and never interprets the names or numbers of a vendor's errors.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -13,12 +13,12 @@ use std::ffi::c_void;
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Kind of GPU, by its vendor's driver.
+/// Kind of GPU: NVIDIA or AMD, each with its own driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// NVIDIA's: CUDA.
+    /// NVIDIA's GPUs, through the CUDA driver.
     Cuda,
-    /// AMD's: HIP, the part of ROCm that programs call.
+    /// AMD's GPUs, through HIP, the part of ROCm that programs call.
     Hip,
 }
 
@@ -42,10 +42,10 @@ impl Kind {
         }
     }
 
-    /// The driver, found and started once in a process. Never panics.
+    /// Returns the kind's driver, which is loaded and started once in a process. Never panics.
     ///
     /// # Errors
-    /// The reason why it can't be used.
+    /// The reason why the driver can't be used.
     pub fn driver(self) -> Result<&'static dyn Driver, Unavailable> {
         match self {
             #[cfg(feature = "cuda")]
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// The name of the programming interface.
+    /// The name of the kind's programming interface, `CUDA` or `HIP`.
     const fn interface(self) -> &'static str {
         match self {
             Self::Cuda => "CUDA",
@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// Words for the driver, in errors.
+    /// The name of the kind's driver in error texts.
     const fn called(self) -> &'static str {
         match self {
             Self::Cuda => "CUDA driver",
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// DLPack's number for devices of this kind.
+    /// DLPack's `DLDeviceType` of the kind: `kDLCUDA` or `kDLROCM`.
     pub const fn dlpack(self) -> i32 {
         match self {
             Self::Cuda => 2,
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// The driver's library, as an error names it.
+    /// File name of the driver's library, for error texts.
     pub const fn library(self) -> &'static str {
         match self {
             Self::Cuda => "libcuda.so.1",
@@ -89,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// Formats a driver's version as people write it.
+    /// Formats a driver's version as people write it, such as `CUDA 12.8`.
     pub fn version_text(self, version: i32) -> String {
         match self {
             Self::Cuda => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
@@ -110,7 +110,7 @@ pub enum Unavailable {
     /// The program was built without this kind of driver.
     #[error("this program was built without {} (its feature `{}`)", .0.interface(), .0)]
     NotBuilt(Kind),
-    /// The driver's library is not there.
+    /// The driver's library is not installed.
     #[error("no {} is installed ({} was not found)", .0.called(), .0.library())]
     NoLibrary(Kind),
     /// The driver's library lacks a function.
@@ -122,32 +122,32 @@ pub enum Unavailable {
     DriverTooOld {
         /// The kind of driver.
         kind: Kind,
-        /// The driver's version.
+        /// Version of the installed driver, as its vendor numbers it.
         came: i32,
-        /// The oldest version that will do.
+        /// Oldest driver version that can load the kernels.
         needed: i32,
     },
     /// The driver starts, but has no device.
     #[error("the {} has no device", .0.called())]
     NoDevice(Kind),
-    /// The driver does not start.
+    /// The driver is installed, but does not start.
     #[error("the {} does not start: {name} ({code})", kind.called())]
     Init {
         /// The kind of driver.
         kind: Kind,
-        /// The name of the error.
+        /// Name of the driver's error.
         name: String,
-        /// The number of the error.
+        /// Number of the driver's error.
         code: u32,
     },
-    /// Other devices exist, but not this one.
+    /// The kind has devices, but none with this ordinal.
     #[error("there is no device {kind}:{ordinal} (allowed: {kind}:0 to {kind}:{})", count - 1)]
     NoSuchDevice {
         /// The kind of device.
         kind: Kind,
-        /// The ordinal that was asked for.
+        /// Ordinal that was asked for.
         ordinal: usize,
-        /// Number of devices.
+        /// Number of devices of the kind.
         count: usize,
     },
 }
@@ -155,11 +155,11 @@ pub enum Unavailable {
 /// A call of a driver that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The driver's function.
+    /// Name of the driver function that failed.
     pub call: &'static str,
-    /// The name of the error.
+    /// Name of the driver's error.
     pub name: String,
-    /// The number of the error.
+    /// Number of the driver's error.
     pub code: u32,
     /// True if the call was refused for lack of memory, and has done nothing: the device can go on.
     pub is_memory: bool,
@@ -175,21 +175,21 @@ macro_rules! handles {
 }
 
 handles! {
-    /// Memory of a device.
+    /// Address of memory of a device.
     Address,
-    /// A process's part of a device: its memory, modules and streams.
+    /// Handle of a context: a process's memory, modules and streams on a device.
     Context,
-    /// A point in a stream.
+    /// Handle of an event: a point in a stream.
     Event,
-    /// A graph that can be launched.
+    /// Handle of an instantiated graph, which can be launched.
     Executable,
-    /// A kernel.
+    /// Handle of a loaded kernel.
     Function,
-    /// Work that was captured.
+    /// Handle of captured work, which has to be instantiated before it is launched.
     Graph,
-    /// A loaded image.
+    /// Handle of a loaded image, which holds kernels.
     Module,
-    /// Work in order.
+    /// Handle of a stream: work that a device does in the order in which it was enqueued.
     Stream,
 }
 
@@ -201,23 +201,24 @@ impl Address {
     }
 }
 
-/// A loaded kernel.
+/// Loaded kernel, with the properties that the driver reports for the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded {
     /// The kernel's handle.
     pub function: Function,
-    /// The size of the kernel's parameters, if the driver can tell.
+    /// Size of the kernel's parameters, bytes; `None` if the driver can't tell.
     pub parameter_bytes: Option<usize>,
-    /// True if the kernel itself waits for the kernel before it, so that it may start while that one ends.
+    /// True if the kernel's code waits for the kernel ahead of it in the stream, so that the driver may start it before that kernel
+    /// has ended.
     pub can_start_early: bool,
 }
 
-/// Features whose functions a driver may lack, and still be used for everything else.
+/// Optional features of a driver. A driver that lacks their functions is used for everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optional {
-    /// Memory that several processes map.
+    /// Sharing memory with other processes, which map it.
     Sharing,
-    /// Page-locking host memory that is allocated already.
+    /// Page-locking host memory that was allocated otherwise.
     HostLocking,
 }
 
@@ -243,7 +244,7 @@ pub unsafe trait Driver: Sync {
     /// The first function of an optional feature that the driver lacks; `None` if it has all.
     fn missing(&self, optional: Optional) -> Option<&'static str>;
 
-    /// The name of a device.
+    /// Name of a device, such as `NVIDIA H200`.
     fn name(&self, ordinal: usize) -> Result<String, Fault>;
     /// Number of multiprocessors of a device.
     fn multiprocessors(&self, ordinal: usize) -> Result<u32, Fault>;
@@ -252,22 +253,22 @@ pub unsafe trait Driver: Sync {
     /// True if other processes can map memory of a device.
     fn can_share(&self, ordinal: usize) -> Result<bool, Fault>;
 
-    /// Opens the context of a device, to be closed as often as it is opened.
+    /// Opens the context of a device. Each call of `open` needs a call of [`close`](Self::close).
     fn open(&self, ordinal: usize) -> Result<Context, Fault>;
-    /// Gives up the context of a device.
+    /// Closes the context of a device; the context is freed once there were as many calls of `close` as of `open`.
     unsafe fn close(&self, ordinal: usize);
     /// Makes a context the current one of the calling thread.
     unsafe fn make_current(&self, context: Context) -> Result<(), Fault>;
-    /// Waits for all streams of the context, other libraries' too.
+    /// Waits for all streams of the current context, also for those of other libraries.
     unsafe fn synchronize_all(&self) -> Result<(), Fault>;
 
-    /// Loads the kernels of a file, from the image that the device takes.
+    /// Loads the kernels of `image`, from the variant that the device can run.
     unsafe fn load(&self, image: &Image) -> Result<Module, Fault>;
-    /// Unloads a module.
+    /// Unloads a module with its kernels.
     unsafe fn unload(&self, module: Module);
-    /// Looks up a kernel of a module.
+    /// Looks up a kernel of a module by its name.
     unsafe fn function(&self, module: Module, name: &str) -> Result<Loaded, Fault>;
-    /// Enqueues a kernel with the struct at `parameters`, which has been read on return.
+    /// Enqueues a launch of a kernel with the parameter struct at `parameters`. The driver has copied the struct on return.
     unsafe fn launch(
         &self,
         function: Function,
@@ -278,41 +279,42 @@ pub unsafe trait Driver: Sync {
         stream: Stream,
     ) -> Result<(), Fault>;
 
-    /// Creates a stream that does not wait for others.
+    /// Creates a stream that does not wait for other streams.
     unsafe fn create_stream(&self) -> Result<Stream, Fault>;
     /// Destroys a stream once it is idle.
     unsafe fn destroy_stream(&self, stream: Stream);
-    /// Waits for the work in a stream.
+    /// Waits until the work in a stream is done.
     unsafe fn synchronize(&self, stream: Stream) -> Result<(), Fault>;
-    /// Makes a stream wait for an event.
+    /// Makes later work in a stream wait for an event.
     unsafe fn wait_event(&self, stream: Stream, event: Event) -> Result<(), Fault>;
-    /// The stream that libraries use by default: that of all threads, or of the calling one.
+    /// Handle of a default stream of the device: the calling thread's own default stream if `of_thread`, else the legacy default
+    /// stream, which all threads share.
     fn default_stream(&self, of_thread: bool) -> Stream;
 
     /// Creates an event, which measures times if it is `timed`.
     unsafe fn create_event(&self, timed: bool) -> Result<Event, Fault>;
     /// Destroys an event once it is reached.
     unsafe fn destroy_event(&self, event: Event) -> Result<(), Fault>;
-    /// Sets an event to the end of a stream.
+    /// Sets an event to the end of the work that has been enqueued in `stream` so far.
     unsafe fn record(&self, event: Event, stream: Stream) -> Result<(), Fault>;
-    /// Waits for an event.
+    /// Waits until an event is reached.
     unsafe fn synchronize_event(&self, event: Event) -> Result<(), Fault>;
-    /// True if an event is reached.
+    /// True if all work before an event is done. Does not wait.
     unsafe fn is_reached(&self, event: Event) -> Result<bool, Fault>;
-    /// The time between two events, ms.
+    /// Time from the event `since` to the event `until`, ms. Both must have been created as `timed`.
     unsafe fn elapsed_ms(&self, since: Event, until: Event) -> Result<f32, Fault>;
 
-    /// Captures what this thread enqueues in a stream from now on.
+    /// Captures the work that this thread enqueues in a stream from now on, instead of running it.
     unsafe fn begin_capture(&self, stream: Stream) -> Result<(), Fault>;
-    /// Ends a capture.
+    /// Ends the capture of a stream, and returns the captured work.
     unsafe fn end_capture(&self, stream: Stream) -> Result<Graph, Fault>;
-    /// Makes a graph that can be launched from a captured graph.
+    /// Instantiates a captured graph, so that it can be launched.
     unsafe fn instantiate(&self, graph: Graph) -> Result<Executable, Fault>;
-    /// Enqueues the work of a graph.
+    /// Enqueues the work of an instantiated graph.
     unsafe fn launch_graph(&self, executable: Executable, stream: Stream) -> Result<(), Fault>;
-    /// Destroys a graph.
+    /// Destroys a captured graph.
     unsafe fn destroy_graph(&self, graph: Graph);
-    /// Destroys a graph that can be launched.
+    /// Destroys an instantiated graph.
     unsafe fn destroy_executable(&self, executable: Executable);
 
     /// Allocates memory of the device, aligned to 256 bytes.
@@ -321,22 +323,22 @@ pub unsafe trait Driver: Sync {
     unsafe fn free(&self, address: Address);
     /// Allocates page-locked memory of the host, which every device reads and writes at the same address.
     unsafe fn allocate_host(&self, bytes: usize) -> Result<*mut u8, Fault>;
-    /// Frees page-locked memory.
+    /// Frees memory of `allocate_host`.
     unsafe fn free_host(&self, memory: *mut u8);
-    /// Makes memory of the host page-locked.
+    /// Page-locks host memory that was allocated otherwise.
     unsafe fn lock_host(&self, memory: *mut u8, bytes: usize) -> Result<(), Fault>;
-    /// Makes memory of the host pageable again.
+    /// Undoes `lock_host`: makes the memory pageable again.
     unsafe fn unlock_host(&self, memory: *mut u8);
-    /// True if an address, which is not read, is in page-locked memory; false if the driver can't tell.
+    /// True if `address` is in page-locked memory; false also if the driver can't tell. The memory is not read.
     fn is_page_locked(&self, address: *const u8) -> bool;
 
-    /// Copies host memory to the device.
+    /// Enqueues a copy of `bytes` bytes of host memory to the device.
     unsafe fn upload(&self, to: Address, from: *const u8, bytes: usize, stream: Stream) -> Result<(), Fault>;
-    /// Copies memory of the device to the host.
+    /// Enqueues a copy of `bytes` bytes of the device's memory to the host.
     unsafe fn download(&self, to: *mut u8, from: Address, bytes: usize, stream: Stream) -> Result<(), Fault>;
-    /// Copies within the device.
+    /// Enqueues a copy of `bytes` bytes within the device.
     unsafe fn copy(&self, to: Address, from: Address, bytes: usize, stream: Stream) -> Result<(), Fault>;
-    /// Copies between devices.
+    /// Enqueues a copy of `bytes` bytes from one device to another.
     unsafe fn copy_peer(
         &self,
         to: (Context, Address),
@@ -344,15 +346,15 @@ pub unsafe trait Driver: Sync {
         bytes: usize,
         stream: Stream,
     ) -> Result<(), Fault>;
-    /// Sets bytes to zero.
+    /// Enqueues zeroing of `bytes` bytes of the device's memory.
     unsafe fn clear(&self, to: Address, bytes: usize, stream: Stream) -> Result<(), Fault>;
 
-    /// Rounds `bytes` up to a size that shared memory can have.
+    /// Rounds `bytes` up to a size that memory shared with other processes can have.
     unsafe fn shareable_bytes(&self, ordinal: usize, bytes: usize) -> Result<usize, Fault>;
-    /// Allocates memory of such a size, and makes the descriptor by which other processes map it.
+    /// Allocates memory of a size from `shareable_bytes`. Also returns the file descriptor by which other processes map it.
     unsafe fn create_shareable(&self, ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd), Fault>;
-    /// Maps memory of such a size that another process made.
+    /// Maps memory of another process, of a size from `shareable_bytes`, by its file descriptor.
     unsafe fn map_shareable(&self, ordinal: usize, memory: BorrowedFd<'_>, bytes: usize) -> Result<Address, Fault>;
-    /// Unmaps shared memory, once all work is done.
+    /// Unmaps memory of `create_shareable` or `map_shareable`, once all work of the context is done.
     unsafe fn unmap_shareable(&self, address: Address, bytes: usize);
 }

@@ -1,4 +1,7 @@
-//! Windows of many recordings at once, from samples that are on the device.
+//! Windows of many recordings at once, from samples that are on the device already.
+//!
+//! The values have the same bits as the windows of a [`Timeline`](super::Timeline) with these samples. No value is copied to
+//! the host.
 
 use super::params::{BLOCK, FuseParams, ModalityParams, RUN, kernel};
 use crate::channel_groups::{GroupParams, count_kinds, rotations_first};
@@ -13,9 +16,9 @@ use std::ops::Range;
 /// Channels of a [`BatchModality`] that share a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchGroup {
-    /// Range of the channels.
+    /// Range of the channels of the group within its modality.
     pub channels: Range<usize>,
-    /// Rule by which their values are computed.
+    /// Rule by which the values of these channels are computed.
     pub rule: Rule,
 }
 
@@ -31,11 +34,11 @@ pub struct BatchModality<'a> {
     pub samples: usize,
     /// Number of values of a sample.
     pub dim: usize,
-    /// The groups, in the order of their channels; together they cover each channel once.
+    /// Groups of channels, in the order of their channels; together they cover each channel once.
     pub groups: Vec<BatchGroup>,
 }
 
-/// The targets of a batch.
+/// Targets of a batch: B entries, such as recordings, with T targets each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchShape<'a> {
     /// B, the number of entries, at most 65535.
@@ -46,41 +49,41 @@ pub struct BatchShape<'a> {
     pub targets: DeviceSlice<'a>,
 }
 
-/// Output of a batch.
+/// Device memory that a batch writes, and the value that it fills in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchOutput<'a> {
     /// Values at the targets, float32, float16 or bfloat16 `[B, T, D]`.
     pub values: DeviceSlice<'a>,
-    /// Validity, uint8 `[B, T, M]`: 1 if every group of the modality has a valid value that the type can hold, else 0.
+    /// Validity, uint8 `[B, T, M]`: 1 if every group of the modality has a valid value that the type of `values` can hold, else 0.
     pub valid: DeviceSlice<'a>,
     /// Ages, int64 `[B, T, M]`: target minus the newest sample at or before it, -1 if there is none, ns.
     pub age_ns: DeviceSlice<'a>,
-    /// Fill value of targets without a valid value.
+    /// Value that is written where a modality has no valid value.
     pub fill_value: f32,
 }
 
-/// A launch that writes the windows of a batch, whose memory it borrows. It can be repeated, and recorded in a
-/// [graph](Gpu::capture).
+/// Kernel launch that computes the windows of a batch, in device memory that it borrows. The launch can be repeated, and recorded
+/// in a CUDA [graph](Gpu::capture).
 pub struct FuseBatch<'a> {
     gpu: Gpu,
     params: FuseParams<'a>,
     columns: usize,
     kernel: Kernel,
     grid: [u32; 3],
-    /// Tables that are not in the launch parameters.
+    /// Device memory of the tables of modalities and groups, if these do not fit in the launch parameters.
     _tables: Staging,
 }
 
 impl<'a> FuseBatch<'a> {
-    /// Prepares the launch.
+    /// Checks the tensors and prepares the launch; nothing is computed yet.
     ///
     /// # Errors
-    /// [`DeviceFault::Slice`] for a tensor of another type, length or device, and errors of the driver.
+    /// [`DeviceFault::Slice`] for a tensor of the wrong type or length, or on another device, and errors of the GPU driver.
     ///
     /// # Panics
-    /// If there are more than 65535 entries or modalities, or a type of values is not float32, float16 or bfloat16. If a mode
-    /// is [not on CUDA](robocache_time::Interpolation::is_on_gpu) or has another width than its group, or the groups of a
-    /// modality are not its channels one after the other.
+    /// If there are more than 65535 entries or modalities, or a type of values is not float32, float16 or bfloat16. If a mode is
+    /// [not on CUDA](robocache_time::Interpolation::is_on_gpu) or has another width than its group. If the groups of a modality do
+    /// not cover its channels in order, each channel once.
     pub fn new(
         gpu: &Gpu,
         budget: &Budget,
@@ -212,19 +215,19 @@ impl<'a> FuseBatch<'a> {
         })
     }
 
-    /// D, the columns of a row.
+    /// D, the number of columns of an output row: the sum of `dim` over all modalities.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Enqueues the launch on the device's stream.
+    /// Enqueues the launch on the device's CUDA stream.
     ///
     /// # Errors
-    /// [`DeviceFault`].
+    /// [`DeviceFault`] if the GPU driver reports an error.
     ///
     /// # Safety
-    /// The memory of every slice lives, as `self` does, until the stream is synchronized. What is written is not read or
-    /// written by anything else until then.
+    /// The memory of every slice, and `self`, must live until the CUDA stream is synchronized. Until then, nothing else may read or
+    /// write the output memory.
     pub unsafe fn launch(&self) -> Result<(), DeviceFault> {
         // SAFETY: the tables are part of `self`; the rest is the caller's promise.
         unsafe { self.gpu.launch(self.kernel, self.grid, BLOCK, &self.params) }

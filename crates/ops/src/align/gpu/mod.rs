@@ -1,10 +1,10 @@
 //! Windows on a CUDA device, equal to the bit to those of [`cpu`](super::cpu).
 //!
-//! The timeline still decides when an observation is due, and its histories are authoritative. A [`GpuFuser`] mirrors each
-//! history in a ring buffer on the device: before it computes a window, it appends the samples that have come since. One pass
-//! computes all outputs of a window: two launches and one wait, however many modalities there are. It also uploads new samples
-//! and downloads the results if they are large. If the samples of a stream come on the device, their rows are only in its ring,
-//! and the timeline has only their times.
+//! The timeline still decides when an observation is due, and its histories are authoritative. A [`GpuFuser`] mirrors each history
+//! in a ring buffer on the device: before it computes a window, it appends the samples that have come since. One pass computes all
+//! outputs of a window, with two launches and one wait, however many modalities there are. A pass also uploads new samples, and
+//! downloads the results if they are large. If the samples of a stream arrive in device memory, only its ring buffer holds their
+//! rows, and the timeline only their times.
 //!
 //! A [`FuseBatch`] computes the windows of many recordings at once, from samples that are on the device already.
 
@@ -42,25 +42,27 @@ pub struct GpuFuser {
     kernel: Kernel,
     rings: Vec<Ring>,
     staging: Staging,
-    /// Samples that the ring of each modality of the last pass lacked, as indices in the history.
+    /// Samples that the last pass had to copy into the ring buffer of each modality, as indices in the history.
     lacking: Vec<Range<usize>>,
-    /// Places of the results of the last pass.
+    /// Layout of the results of the last pass in `result`, as byte ranges.
     pass: Pass,
-    /// Results of a pass that come to the host: on the device (`output`) if they are large, and on the host (`result`).
+    /// Device buffer for results that go to the host; used only if they are too large to be written to `result` directly.
     output: DeviceBuf,
+    /// Page-locked host buffer for results that go to the host.
     result: PinnedBuf,
-    /// Results of a pass that stay on the device, output by output.
+    /// Device buffers for results that stay on the device, one for each output.
     kept: Vec<DeviceBuf>,
-    /// A sample on its way into its ring.
+    /// Device buffer for the values of one sample, in float32, before they are inserted into the ring buffer of its stream.
     row: DeviceBuf,
-    /// A sample whose time is in the timeline, but whose row is not in its ring.
+    /// Modality of a sample whose values were lost, and place of the sample in its history. The timeline has its time, but the ring
+    /// buffer not its row. `None` if no row is lost.
     lost_row: Option<(usize, Place)>,
 }
 
-/// Alignment of every part of a result, bytes: as much as a thread writes at once.
+/// Alignment of the values of each output in a result, bytes: as many as a thread of the kernel writes at once.
 const ALIGNMENT: usize = 16;
 
-/// Byte ranges of the results of a pass that come to the host. The values of each output come first, then the ages of all
+/// Layout of the results of a pass that go to the host, as byte ranges. The values of each output come first, then the ages of all
 /// modalities of the pass, then their validity.
 #[derive(Default)]
 struct Pass {
@@ -68,25 +70,25 @@ struct Pass {
     /// M, the number of modalities of all outputs that are computed.
     modalities: usize,
     parts: Vec<Part>,
-    /// int64 `[T, M]`.
+    /// Byte range of the ages, int64 `[T, M]`.
     ages: Range<usize>,
-    /// uint8 `[T, M]`.
+    /// Byte range of the validity, uint8 `[T, M]`.
     valid: Range<usize>,
 }
 
-/// List of copies of samples into their rings, in the staging block.
+/// Copies of samples into ring buffers that one launch makes. The list is in the staging buffer.
 struct CopyList<'a> {
     list: DevicePtr<'a>,
     count: usize,
-    /// The most elements of one copy.
+    /// Number of elements of the largest copy of the list.
     most: u32,
 }
 
-/// An output of a pass.
+/// Place of one output in the results of a pass.
 struct Part {
-    /// The bytes of the values; empty if they stay on the device.
+    /// Byte range of the values of the output; empty if they stay on the device.
     values: Range<usize>,
-    /// The output's modalities among those of the pass.
+    /// Range of the modalities of the output among all modalities of the pass.
     modalities: Range<usize>,
 }
 
@@ -116,14 +118,15 @@ impl Pass {
         self.valid = self.ages.end..self.ages.end + values;
     }
 
-    /// Bytes that come to the host.
+    /// Size of the results that come to the host, bytes.
     fn bytes(&self) -> usize {
         self.valid.end
     }
 }
 
 impl GpuFuser {
-    /// Creates a fuser of a timeline whose windows have `outputs` outputs. Its device memory counts in `budget`.
+    /// Creates a fuser of a timeline whose windows have `outputs` outputs. The memory that it allocates on `gpu` counts in
+    /// `budget`.
     ///
     /// # Panics
     /// If an interpolation is [not on GPUs](Interpolation::is_on_gpu).
@@ -179,11 +182,11 @@ impl GpuFuser {
         Ok(())
     }
 
-    /// Computes the window of a target in one pass, each output for its wanted destination, and waits for the device. Its
+    /// Computes the window of a target in one pass, and waits for the device. `wanted` is the destination of each output. The
     /// [`values`](Self::values) and [`masks`](Self::masks) can be read until the next call of any other function.
     ///
     /// # Errors
-    /// [`DeviceFault`]; nothing of the window can be used after it.
+    /// [`DeviceFault`] of the GPU driver. After an error, the values and masks of the window are undefined.
     pub fn make(
         &mut self,
         timeline: &Timeline,
@@ -256,7 +259,7 @@ impl GpuFuser {
         self.gpu.synchronize()
     }
 
-    /// Makes room for a pass, in the staging block too, and finds the samples that the rings lack.
+    /// Reserves the buffers of a pass, and finds the samples that the ring buffers of its modalities lack.
     fn prepare(&mut self, timeline: &Timeline, outputs: &[Output], wanted: &[Destination]) -> Result<(), DeviceFault> {
         let bytes = self.pass.bytes();
         self.result.resize(bytes)?;
@@ -330,7 +333,7 @@ impl GpuFuser {
         })
     }
 
-    /// Puts a list of copies into the staging block.
+    /// Puts a list of `count` copies into the staging buffer.
     fn put_list<'a>(&'a self, count: usize, fresh: impl Iterator<Item = Fresh<'a>>) -> CopyList<'a> {
         let mut most = 0;
         let fresh = fresh.inspect(|fresh| most = most.max(fresh.elements()));
@@ -338,10 +341,10 @@ impl GpuFuser {
         CopyList { list, count, most }
     }
 
-    /// Launches copies of samples into their rings.
+    /// Launches the kernel that copies the samples of a list into their ring buffers.
     ///
     /// # Safety
-    /// The list, the samples and the rings must live until the stream is synchronized.
+    /// The list, the samples and the ring buffers must live until the CUDA stream is synchronized.
     unsafe fn append(&self, fresh: &CopyList<'_>) -> Result<(), DeviceFault> {
         let blocks = fresh.most.div_ceil(BLOCK).min(4 * self.gpu.multiprocessors());
         let params = AppendParams { fresh: fresh.list };
@@ -349,7 +352,8 @@ impl GpuFuser {
         unsafe { self.gpu.launch(APPEND, [blocks, fresh.count as u32, 1], BLOCK, &params) }
     }
 
-    /// Returns `done`. After an error, first waits for what is still in flight and forgets what the rings hold.
+    /// Returns `done`, the result of device work. After an error, first waits for the work that is in flight, and marks the ring
+    /// buffers as empty.
     fn settle(&mut self, done: Result<(), DeviceFault>) -> Result<(), DeviceFault> {
         if done.is_err() {
             // `done` is an error already.
@@ -359,7 +363,7 @@ impl GpuFuser {
         done
     }
 
-    /// The values of an output that came to the host.
+    /// Bytes of the values of an output that the last pass computed for the host.
     pub fn values(&self, output: usize) -> &[u8] {
         &self.result.bytes()[self.pass.parts[output].values.clone()]
     }
@@ -378,7 +382,7 @@ impl GpuFuser {
         memory.gpu().synchronize()
     }
 
-    /// Reads the masks of an output.
+    /// Writes the times, validity and ages of an output of the last pass to `masks`.
     pub fn masks(&self, output: usize, timeline: &Timeline, target: &Target, masks: &mut Masks) {
         let (pass, result) = (&self.pass, self.result.bytes());
         let own = pass.parts[output].modalities.clone();
@@ -412,7 +416,7 @@ impl State for GpuFuser {
     /// that comes on the device moves its stream there again.
     ///
     /// # Errors
-    /// The driver's error. Rows that did not come back are lost: see [`Timeline::forget_rows_on_device`].
+    /// The error of the GPU driver. Rows that were not copied back are lost: see [`Timeline::forget_rows_on_device`].
     fn bring_back(&mut self, timeline: &mut Timeline) -> Result<(), DeviceFault> {
         let lost_row = self.lost_row.take();
         let brought = (0..timeline.modalities()).try_for_each(|modality| {
@@ -429,26 +433,27 @@ impl State for GpuFuser {
     }
 }
 
-/// Returns the outputs that are wanted anywhere, with their indices.
+/// Returns the outputs that a pass computes, with their indices: all but those with the destination `Nowhere`.
 fn made<'a>(outputs: &'a [Output], wanted: &'a [Destination]) -> impl Iterator<Item = (usize, &'a Output)> {
     let outputs = outputs.iter().enumerate();
     outputs.filter(|&(i, _)| wanted[i] != Destination::Nowhere)
 }
 
-/// Returns the kernel parameters of the groups of a modality.
+/// Returns the kernel parameters of the groups of a modality, rotations first.
 fn group_params(timeline: &Timeline, modality: usize) -> impl Iterator<Item = GroupParams> {
     let groups = timeline.groups(modality).iter();
     rotations_first(groups.map(|group| (group.from..group.to, group.rule)))
 }
 
-/// Returns the bytes that samples of a history take in the staging block.
+/// Returns the bytes that samples of a history take in the staging buffer: their times, and their rows unless only the device holds
+/// them.
 fn sample_room(history: &History, samples: &Range<usize>, dim: usize) -> usize {
     let rows = if history.are_rows_on_device() { 0 } else { samples.len() };
     room::<i64>(samples.len()) + room::<f32>(rows * dim)
 }
 
-/// Puts samples of a history into the staging block, and returns the copy that brings them into the ring. Rows that are not on
-/// the host are in the ring already.
+/// Puts samples of a history into the staging buffer, and returns the copy that brings them into the ring buffer. If only the
+/// device holds the rows, the copy is of the times alone.
 fn put_samples<'a>(staging: &'a Staging, history: &History, ring: &'a Ring, samples: &Range<usize>) -> Fresh<'a> {
     let times = staging.put(&history.times()[samples.clone()]);
     if history.are_rows_on_device() {

@@ -1,4 +1,6 @@
-//! The structs of `kernels/fuse.cu`, field for field.
+//! Launch parameters of the kernels in `kernels/fuse.cu`: the same structs and constants, field for field.
+//!
+//! The test writes their layout as assertions in C++, which `make check-layout` compiles against the kernels.
 
 use crate::channel_groups::GroupParams;
 use bytemuck::{Pod, Zeroable};
@@ -7,27 +9,28 @@ use robocache_device::gpu::staging::Staged;
 use robocache_device::gpu::{DevicePtr, Params};
 use robocache_kernels::Kernel;
 
-/// Threads of a block, as in `kernels/fuse.cu`.
+/// Number of threads of a thread block, as in `kernels/fuse.cu`.
 pub(super) const BLOCK: u32 = 256;
-/// Targets of a block, as in `kernels/fuse.cu`.
+/// Number of targets that a thread block computes, as in `kernels/fuse.cu`.
 pub(super) const RUN: u32 = 64;
-/// Elements that a thread of [`TAKE`] has in flight, as in `kernels/fuse.cu`.
+/// Number of elements that a thread of the kernel [`TAKE`] converts at once, as in `kernels/fuse.cu`.
 pub(super) const TAKEN_AT_ONCE: u32 = 4;
-/// Channel of a [`Verdict`] if all channels are finite.
+/// Value of `channel` in a [`Verdict`] if all channels are finite.
 pub(super) const ALL_FINITE: u32 = 0xffff_ffff;
-/// Time of an absent row, as in `kernels/fuse.cu`.
+/// Value in the kernel's `targets` for a row before the first sample of the trigger's stream, as in `kernels/fuse.cu`.
 pub(super) const NO_ROW: i64 = i64::MIN;
-/// Value of `valid` if the published type can't hold the value.
+/// Value that the kernel writes to `valid` for a row whose values the published type can't hold.
 pub(super) const OVERFLOW: u8 = 2;
 
-/// Kernel that copies runs of samples into their rings.
+/// Kernel that copies samples into their ring buffers.
 pub(super) const APPEND: Kernel = robocache_kernels::FUSE.kernel("fuse_append");
-/// Kernel that converts a sample to float32 and looks for values that are not finite.
+/// Kernel that converts a sample to float32 and finds its first value that is not finite.
 pub(super) const TAKE: Kernel = robocache_kernels::FUSE.kernel("fuse_take");
-/// Kernel that inserts a row into a ring.
+/// Kernel that inserts a row into a ring buffer.
 pub(super) const INSERT: Kernel = robocache_kernels::FUSE.kernel("fuse_insert");
 
-/// Returns the kernel that writes windows of type `out`: a smaller one if all groups are of plain modes.
+/// Returns the kernel that computes windows with values of type `out`. If `are_plain`, all groups have the mode `previous`,
+/// `nearest` or `linear`, for which a smaller kernel is enough.
 pub(super) fn kernel(out: Dtype, are_plain: bool) -> Kernel {
     robocache_kernels::FUSE.kernel(match (out, are_plain) {
         (Dtype::Float16, true) => "fuse_f16",
@@ -39,7 +42,7 @@ pub(super) fn kernel(out: Dtype, are_plain: bool) -> Kernel {
     })
 }
 
-/// Most modalities, and most groups, in the launch parameters, as in `kernels/fuse.cu`.
+/// Number of modalities, and number of groups, for which the launch parameters have room, as in `kernels/fuse.cu`.
 const INLINE: usize = 8;
 
 #[repr(C)]
@@ -72,7 +75,8 @@ pub(super) struct FuseParams<'a> {
     pub target_pitch: i64,
     pub rows: u32,
     pub fill: f32,
-    /// Value of `valid` for a value that the type can't hold: 0, or another number that tells this from other reasons.
+    /// Value that the kernel writes to `valid` if the published type can't hold a value: 0, or [`OVERFLOW`] to tell this from other
+    /// reasons.
     pub overflow: u32,
     unused: u32,
     own_modalities: [ModalityParams<'a>; INLINE],
@@ -83,12 +87,12 @@ pub(super) struct FuseParams<'a> {
 unsafe impl Params for FuseParams<'_> {}
 
 impl<'a> FuseParams<'a> {
-    /// True if these numbers of modalities and groups fit into the launch parameters.
+    /// True if the launch parameters have room for these numbers of modalities and groups.
     pub(super) fn holds(modalities: usize, groups: usize) -> bool {
         modalities <= INLINE && groups <= INLINE
     }
 
-    /// Puts modalities and groups into the launch parameters, if those [hold](Self::holds) them.
+    /// Copies modalities and groups into the launch parameters. The caller has checked that there is [room](Self::holds).
     pub(super) fn embed(
         &mut self,
         modalities: impl Iterator<Item = ModalityParams<'a>>,
@@ -101,7 +105,7 @@ impl<'a> FuseParams<'a> {
         self.own_groups.iter_mut().zip(groups).for_each(|(to, own)| *to = own);
     }
 
-    /// Points to modalities and groups in device memory.
+    /// Sets the addresses of modalities and groups that are in device memory, because the launch parameters have no room for them.
     pub(super) fn point_to(&mut self, modalities: DevicePtr<'a>, groups: DevicePtr<'a>) {
         (self.modalities, self.groups) = (modalities, groups);
     }
@@ -127,7 +131,7 @@ pub(super) struct Fresh<'a> {
 unsafe impl Staged for Fresh<'_> {}
 
 impl Fresh<'_> {
-    /// The number of elements to copy, at least one for each sample.
+    /// Number of elements to copy: `count * dim`, or `count` if only times are copied.
     pub(super) fn elements(&self) -> u32 {
         self.count.saturating_mul(self.dim.max(1))
     }
@@ -145,7 +149,7 @@ unsafe impl Params for AppendParams<'_> {}
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct Verdict {
-    /// The first channel that is not finite; [`ALL_FINITE`] if there is none.
+    /// Index of the first channel that is not finite; [`ALL_FINITE`] if there is none.
     pub channel: u32,
     pub value: f32,
 }

@@ -1,4 +1,7 @@
-//! Samples that come on the device: their rows never leave it.
+//! Samples that arrive in device memory: their rows (values) stay there, in the ring buffer of their stream.
+//!
+//! The host gets only the times, and for a check the few channels that must be rotations. If an error keeps a row out of its ring
+//! buffer, the caller puts the row back: [`Timeline::restore`].
 
 use super::params::{ALL_FINITE, BLOCK, Fresh, INSERT, InsertParams, TAKE, TAKEN_AT_ONCE, TakeParams, Verdict};
 use super::{GpuFuser, put_samples, sample_room};
@@ -10,32 +13,32 @@ use robocache_device::{Dtype, HostBuf, Values};
 use robocache_stream::{DeviceColumn, Place};
 use std::ops::Range;
 
-/// Blocks per multiprocessor that take a large sample.
+/// Greatest number of thread blocks per multiprocessor that convert one sample.
 const TAKING_BLOCKS: u32 = 8;
 
-/// Most channels of a rotation.
+/// Greatest number of channels of one rotation: 6, with `rot6d`.
 const MAX_ROTATION_CHANNELS: usize = 6;
 
-/// The reason why a sample was not taken.
+/// Reason why a [`GpuFuser`] could not add a sample to the timeline, or added only its time.
 #[derive(Debug, thiserror::Error)]
 pub enum FuserError {
-    /// The sample is dropped; the stream goes on.
+    /// The sample is invalid and dropped. Later samples of the stream are taken as usual.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// The device failed, or has no memory left. The sample has not arrived.
+    /// The device failed, or has no memory left. The sample was not added to the timeline.
     #[error(transparent)]
     Gpu(#[from] DeviceFault),
-    /// The device failed, or has no memory left, after the sample had arrived: its time is known, its values are not.
+    /// The device failed, or has no memory left. The timeline has the time of the sample, but its values are lost.
     #[error("{error}")]
     Lost {
-        /// The driver's error.
+        /// Error of the GPU driver.
         error: DeviceFault,
-        /// Result of the sample's arrival.
+        /// Result of adding the sample's time to the timeline.
         pushed: PushOutcome,
     },
 }
 
-/// A sample in the memory of a device. The work that writes it has finished.
+/// Values of a sample in the memory of a device. The work that writes them has finished.
 #[derive(Clone, Copy)]
 pub struct DeviceSample<'a> {
     memory: &'a DeviceBuf,
@@ -56,13 +59,13 @@ impl<'a> DeviceSample<'a> {
         })
     }
 
-    /// Creates a sample of some elements of a tensor.
+    /// Creates a sample of the range `elements` of a tensor in device memory.
     pub(in crate::align) fn of(tensor: &'a DeviceColumn, elements: Range<usize>) -> Result<Self, DeviceFault> {
         let offset = elements.start * tensor.dtype.size();
         Ok(Self::new(&tensor.memory, offset, tensor.dtype, elements.len())?)
     }
 
-    /// Copies the sample to the host.
+    /// Copies the sample into `to`, in host memory, and returns its values there.
     pub(in crate::align) fn fetch(self, to: &mut HostBuf) -> Result<Values<'_>, DeviceFault> {
         to.resize(self.values.bytes());
         self.memory.fetch(self.offset, to.bytes_mut())?;
@@ -71,17 +74,17 @@ impl<'a> DeviceSample<'a> {
 }
 
 impl GpuFuser {
-    /// Adds a sample that is on the device to the timeline, as [`Timeline::push`] adds a sample of the host. The caller may
-    /// reuse its memory on return.
+    /// Adds a sample that is on the device to the timeline, as [`Timeline::push`] adds a sample of the host. The caller may reuse
+    /// the memory of the sample on return.
     ///
-    /// From the first such sample on, only the ring holds the rows of its stream. Push samples of the host with
-    /// [`push_host`](Self::push_host) then. [`bring_back`](robocache_device::State::bring_back) moves the rows back to the
-    /// host.
+    /// From the first such sample on, only the ring buffer on the device holds the rows of its stream, and a sample in host memory
+    /// must be pushed with [`push_host`](Self::push_host). [`bring_back`](robocache_device::State::bring_back) moves the rows back
+    /// to the host.
     ///
     /// # Errors
-    /// [`FuserError::Sample`] as of [`Timeline::push`]. All other errors are the device's. After one, [bring the rows
-    /// back](robocache_device::State::bring_back), or [forget them](Timeline::forget_rows_on_device) if that fails. Then
-    /// [push](Timeline::push) the sample on the host, or [restore](Timeline::restore) it after [`FuserError::Lost`].
+    /// [`FuserError::Sample`] for an invalid sample, as from [`Timeline::push`]. All other errors are the device's. After one,
+    /// [bring the rows back](robocache_device::State::bring_back), or [forget them](Timeline::forget_rows_on_device) if that fails.
+    /// Then [push](Timeline::push) the sample on the host, or [restore](Timeline::restore) it after [`FuserError::Lost`].
     pub fn push(
         &mut self,
         timeline: &mut Timeline,
@@ -105,7 +108,8 @@ impl GpuFuser {
         self.arrived(modality, place, pushed, inserted)
     }
 
-    /// Checks that the channels in `row` that must be rotations are rotations. They are few, and are copied to the host for it.
+    /// Checks that the values in the buffer `row` are rotations where a group needs one. Only these few channels are copied to the
+    /// host.
     fn check_rotations(&self, timeline: &Timeline, modality: usize) -> Result<(), FuserError> {
         let mut channels = [0f32; MAX_ROTATION_CHANNELS];
         for group in timeline
@@ -121,7 +125,7 @@ impl GpuFuser {
         Ok(())
     }
 
-    /// Converts a sample to float32 in `row`. Returns its first value that is not finite, if there is one.
+    /// Converts a sample to float32 in the buffer `row`. Returns its first channel that is not finite; `None` if all are finite.
     fn take(&mut self, sample: DeviceSlice<'_>) -> Result<Option<Verdict>, DeviceFault> {
         let most = TAKING_BLOCKS * self.gpu.multiprocessors();
         let blocks = (sample.len() as u32).div_ceil(BLOCK * TAKEN_AT_ONCE).clamp(1, most);
@@ -143,7 +147,8 @@ impl GpuFuser {
         Ok(first.copied().filter(|first| first.channel != ALL_FINITE))
     }
 
-    /// Returns the result of the arrival of a sample. If the row did not get into its ring, notes it as lost.
+    /// Returns `pushed`, the outcome of adding a sample. If the insertion of its row into the ring buffer failed, notes the row as
+    /// lost and returns [`FuserError::Lost`].
     fn arrived(
         &mut self,
         modality: usize,
@@ -157,10 +162,11 @@ impl GpuFuser {
         })
     }
 
-    /// Adds a sample of the host to the timeline, as [`Timeline::push`] does, wherever the rows of its stream are.
+    /// Adds a sample in host memory to the timeline, as [`Timeline::push`] does. If only the device holds the rows of its stream,
+    /// the row of the sample is sent there.
     ///
     /// # Errors
-    /// The same as of [`push`](Self::push).
+    /// The same as those of [`push`](Self::push).
     pub fn push_host(
         &mut self,
         timeline: &mut Timeline,
@@ -185,7 +191,7 @@ impl GpuFuser {
         self.arrived(modality, place, pushed, inserted)
     }
 
-    /// Keeps the rows of a modality only in its ring from now on.
+    /// Moves the rows of a modality to the device: from now on only its ring buffer holds them.
     fn take_rows(&mut self, timeline: &mut Timeline, modality: usize) -> Result<(), DeviceFault> {
         if timeline.are_rows_on_device(modality) {
             return Ok(());
@@ -196,7 +202,7 @@ impl GpuFuser {
         Ok(())
     }
 
-    /// Brings the ring of a modality up to date.
+    /// Copies the samples that the ring buffer of a modality lacks into it, and waits for the device.
     fn catch_up(&mut self, timeline: &Timeline, modality: usize) -> Result<(), DeviceFault> {
         let history = timeline.history(modality);
         let lacking = self.rings[modality].lacking(history)?;
@@ -209,7 +215,7 @@ impl GpuFuser {
         self.append_and_wait(&[fresh])
     }
 
-    /// Makes room in the ring of a modality for one more sample: moves its rows to a larger one if need be.
+    /// Makes room in the ring buffer of a modality for one more sample: moves its rows to a larger ring buffer if need be.
     fn make_room(&mut self, timeline: &Timeline, modality: usize) -> Result<(), DeviceFault> {
         let (history, ring) = (timeline.history(modality), &self.rings[modality]);
         let held = history.times().len() + 1;
@@ -225,7 +231,7 @@ impl GpuFuser {
         Ok(())
     }
 
-    /// Copies samples into rings and waits for the device. The list of the copies goes into the staging block first.
+    /// Copies samples into ring buffers and waits for the device. The list of the copies goes into the staging buffer first.
     fn append_and_wait(&self, fresh: &[Fresh<'_>]) -> Result<(), DeviceFault> {
         let list = self.put_list(fresh.len(), fresh.iter().copied());
         // SAFETY: all of it is there until the stream is synchronized, right here.
@@ -233,10 +239,11 @@ impl GpuFuser {
         appended.and(self.gpu.synchronize())
     }
 
-    /// Inserts the row at this address of the device into its ring.
+    /// Inserts the row at device address `row` into the ring buffer of a modality, at `place` in its history. Does nothing without
+    /// a place.
     ///
     /// # Safety
-    /// The row must not change until the stream has executed the insertion.
+    /// The row must not change until the CUDA stream has executed the insertion.
     unsafe fn insert(
         &self,
         timeline: &Timeline,

@@ -1,23 +1,27 @@
-//! Copies of the histories of streams on a device, as ring buffers.
+//! Copies of the histories of sensor streams on a device, as ring buffers.
+//!
+//! The history decides which samples there are, and a ring buffer only follows it. Before a window is computed, every sample that
+//! `Ring::lacking` returns is copied into the ring buffer.
 
 use super::params::Fresh;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
 use robocache_stream::History;
 use std::ops::Range;
 
-/// Fewest slots of a ring whose slots take no more than [`SMALL_BYTES`]. A ring of larger samples has only the slots
-/// that it needs.
+/// Smallest number of slots of a ring buffer, if these slots take at most [`SMALL_BYTES`]. A ring buffer of larger samples has only
+/// the slots that it needs.
 const SMALL_SLOTS: usize = 64;
+/// Greatest size of [`SMALL_SLOTS`] slots, bytes, at which a ring buffer has that many from the start.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// The samples of one stream on a device, as a ring buffer: sample number n is in slot n & (slots - 1).
+/// Device copy of the samples of one sensor stream, as a ring buffer: sample number n is in slot n & (slots - 1).
 pub(super) struct Ring {
-    /// The times of all slots, then their rows of float32.
+    /// Device buffer with the times of all slots, int64, and behind them their rows, float32.
     samples: DeviceBuf,
     dim: usize,
-    /// Number of slots: a power of two, or 0 at first.
+    /// Number of slots: a power of two; 0 before memory is allocated.
     slots: usize,
-    /// Number of the history's first sample that the ring does not hold yet.
+    /// Number, in the history, of the first sample that has not been copied into the ring buffer.
     end: u64,
 }
 
@@ -31,13 +35,14 @@ impl Ring {
         }
     }
 
-    /// Marks the ring as empty, so that the history is copied into it anew, except rows that are nowhere else.
+    /// Marks every sample as not copied, so that the next pass copies the history anew. Rows that only the device holds stay where
+    /// they are.
     pub(super) fn forget(&mut self) {
         self.end = 0;
     }
 
-    /// Returns the samples that the ring lacks, as indices in the history. They count as copied from now on, until
-    /// [`forget`](Self::forget).
+    /// Returns the samples that the ring buffer lacks, as indices in the history, and allocates room for them. They count as copied
+    /// from now on, until [`forget`](Self::forget).
     pub(super) fn lacking(&mut self, history: &History) -> Result<Range<usize>, DeviceFault> {
         let held = history.times().len();
         let (first, end) = (history.first(), history.first() + held as u64);
@@ -50,14 +55,14 @@ impl Ring {
         Ok(copied_until.saturating_sub(first).min(held as u64) as usize..held)
     }
 
-    /// Creates an empty ring with room for `held` samples.
+    /// Creates an empty ring buffer of the same stream with room for `held` samples.
     pub(super) fn larger(&self, gpu: &Gpu, budget: &Budget, held: usize) -> Result<Self, DeviceFault> {
         let mut larger = Self::new(gpu, budget, self.dim);
         larger.grow(held)?;
         Ok(larger)
     }
 
-    /// True if there is room for `held` samples.
+    /// True if the ring buffer has slots for `held` samples in all.
     pub(super) fn has_room(&self, held: usize) -> bool {
         self.slots > 0 && held <= self.slots
     }
@@ -76,8 +81,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns the copies that bring the rows of the history from `old` into this ring: one for each run that is contiguous in
-    /// `old`.
+    /// Returns the copies that bring the rows of the history from the ring buffer `old` into this one. There is one for each of at
+    /// most two runs that are contiguous in `old`.
     pub(super) fn moves<'a>(&'a self, history: &'a History, old: &'a Self) -> impl Iterator<Item = Fresh<'a>> {
         let held = history.times().len();
         let wrap = match old.slots {
@@ -93,7 +98,7 @@ impl Ring {
             })
     }
 
-    /// Copies the rows of the samples with these numbers to the host, and waits for the copy.
+    /// Copies the rows of the samples `numbers` of the history to `rows`, in host memory, and waits for the copy.
     pub(super) fn fetch(&self, numbers: Range<u64>, rows: &mut [f32]) -> Result<(), DeviceFault> {
         let (mut number, mut rows) = (numbers.start, rows);
         while number < numbers.end {
@@ -108,12 +113,12 @@ impl Ring {
         Ok(())
     }
 
-    /// The slot of the sample with this number.
+    /// Slot of the sample with this number in the history.
     pub(super) fn slot(&self, number: u64) -> u32 {
         number as u32 & self.mask()
     }
 
-    /// The slot of a sample, by its index in the history.
+    /// Slot of the sample with index `sample` in the history.
     pub(super) fn slot_of(&self, history: &History, sample: usize) -> u32 {
         self.slot(history.first() + sample as u64)
     }
@@ -130,8 +135,8 @@ impl Ring {
         self.samples.pointer().offset(self.slots * size_of::<i64>())
     }
 
-    /// Returns the copy that brings samples of the history, which lie at these addresses of the device, into the ring. Without
-    /// `times` it brings only their rows.
+    /// Returns the copy that brings samples of the history, whose times and values are at these device addresses, into the ring
+    /// buffer. If `times` is null, only the rows are copied.
     pub(super) fn fresh<'a>(
         &'a self,
         history: &History,

@@ -1,4 +1,5 @@
-//! Poses, Jacobians, velocities and manipulability of many rows.
+//! Poses, Jacobians, twists and manipulability of many rows of joints in device memory, with the same bits as
+//! [`Model`].
 
 use super::params::{Chain, Form, JacobiansParams, Link, PosesParams, kernel, kernel_for};
 use robocache_device::Primitive;
@@ -6,7 +7,7 @@ use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, DeviceSli
 use robocache_geometry::Real;
 use robocache_kinematics::{Frame, Model, parts};
 
-/// A chain in one float type, on a device.
+/// Forward kinematics of a chain on a device, in one float type.
 pub struct GpuModel<R> {
     gpu: Gpu,
     chain: Chain<R>,
@@ -14,22 +15,25 @@ pub struct GpuModel<R> {
     links: Vec<parts::Link<R>>,
 }
 
-/// A choice of links, in the memory of a device.
+/// Links of a chain, chosen for [`GpuModel::link_poses`], as a table in the memory of a device.
 pub struct GpuLinks {
     memory: DeviceBuf,
     count: usize,
 }
 
-/// Threads of a block.
+/// Threads of a block of the kernels for poses.
 pub(super) const POSES_BLOCK: u32 = 128;
+/// Threads of a block of the kernel for poses of links.
 pub(super) const LINKS_BLOCK: u32 = 64;
+/// Threads of a block of the kernels for Jacobians of six or seven joints that turn.
 pub(super) const JACOBIANS_BLOCK: u32 = 64;
+/// Threads of a block of the kernels for Jacobians, twists and manipulability of any chain.
 pub(super) const JACOBIANS_ANY_BLOCK: u32 = 32;
 
-/// Links whose poses a block writes.
+/// Number of links whose poses a block writes.
 pub(super) const LINKS_AT_A_TIME: u32 = 8;
 
-/// The alignment at which Jacobians are written in chunks.
+/// Alignment, bytes, of an output of Jacobians that is written in chunks.
 const CHUNK: usize = 16;
 
 impl<R: Real + Primitive> GpuModel<R> {
@@ -43,7 +47,8 @@ impl<R: Real + Primitive> GpuModel<R> {
         }
     }
 
-    /// Enqueues [`Model::poses`]: `q` `[rows, n]`, `poses` `[rows, 7]`. The poses of invalid rows are NaN.
+    /// Enqueues the computation of [`Model::poses`] from `q` `[rows, n]` to `poses` `[rows, 7]`. The poses of invalid
+    /// rows are NaN.
     ///
     /// # Errors
     /// [`DeviceFault::Slice`] if a slice has the wrong size or type, or is on another device; the driver's error.
@@ -66,10 +71,11 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, grid(rows, POSES_BLOCK), POSES_BLOCK, &params) }
     }
 
-    /// Copies a choice of links to the device, by their indices in [`Chain::links`](robocache_kinematics::Chain::links).
+    /// Copies some links of the chain to the device, chosen by their indices in
+    /// [`Chain::links`](robocache_kinematics::Chain::links).
     ///
     /// # Errors
-    /// No memory; the driver's error.
+    /// The device has too little memory, or the driver fails.
     ///
     /// # Panics
     /// If no link has one of the indices.
@@ -93,7 +99,8 @@ impl<R: Real + Primitive> GpuModel<R> {
         })
     }
 
-    /// Enqueues [`Model::link_poses`]: `q` `[rows, n]`, `poses` `[rows, links, 7]`. The poses of invalid rows are NaN.
+    /// Enqueues the computation of [`Model::link_poses`] from `q` `[rows, n]` to `poses` `[rows, links, 7]`. The poses
+    /// of invalid rows are NaN.
     ///
     /// # Errors
     /// The errors of [`poses`](Self::poses).
@@ -123,8 +130,8 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, [blocks, groups, 1], LINKS_BLOCK, &params) }
     }
 
-    /// Enqueues [`Model::jacobian`] of each row: `q` `[rows, n]`, `out` `[rows, 6, n]`. The Jacobians of invalid rows are
-    /// NaN.
+    /// Enqueues the computation of [`Model::jacobian`] of each row, from `q` `[rows, n]` to `out` `[rows, 6, n]`. The
+    /// Jacobians of invalid rows are NaN.
     ///
     /// # Errors
     /// The errors of [`poses`](Self::poses).
@@ -145,7 +152,8 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, grid(rows, block), block, &params) }
     }
 
-    /// Enqueues [`Model::twists`]: `q` and `dq` `[rows, n]`, `out` `[rows, 6]`. The twists of invalid rows are NaN.
+    /// Enqueues the computation of [`Model::twists`] from `q` and `dq` `[rows, n]` to `out` `[rows, 6]`. The twists of
+    /// invalid rows are NaN.
     ///
     /// # Errors
     /// The errors of [`poses`](Self::poses).
@@ -168,7 +176,8 @@ impl<R: Real + Primitive> GpuModel<R> {
         unsafe { self.gpu.launch(kernel, grid(rows, block), block, &params) }
     }
 
-    /// Enqueues [`Model::manipulabilities`]: `q` `[rows, n]`, `out` `[rows]`. The values of invalid rows are NaN.
+    /// Enqueues the computation of [`Model::manipulabilities`] from `q` `[rows, n]` to `out` `[rows]`. The values of
+    /// invalid rows are NaN.
     ///
     /// # Errors
     /// The errors of [`poses`](Self::poses).
@@ -203,7 +212,7 @@ impl<R: Real + Primitive> GpuModel<R> {
         })
     }
 
-    /// Number of whole rows of values.
+    /// Number of whole rows of joints in `q`.
     fn rows(&self, q: DeviceSlice<'_>) -> usize {
         q.len() / self.chain.joints()
     }
@@ -218,7 +227,7 @@ impl<R: Real + Primitive> GpuModel<R> {
     }
 }
 
-/// A grid of blocks of `block` threads, a thread for each row.
+/// A CUDA grid of blocks of `block` threads, with one thread for each row.
 pub(super) fn grid(rows: usize, block: u32) -> [u32; 3] {
     [rows.div_ceil(block as usize) as u32, 1, 1]
 }

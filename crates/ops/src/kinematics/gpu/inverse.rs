@@ -1,4 +1,5 @@
-//! Joints for many poses.
+//! Inverse kinematics of many poses in device memory. The joints are the same as on the CPU, however the work is
+//! divided.
 
 use super::forward::grid;
 use super::params::{Chain, Form, kernel, kernel_for};
@@ -9,9 +10,9 @@ use robocache_kinematics::{self as kinematics, MAX_JOINTS, Select, Task};
 
 /// Finds joints for poses in the memory of a device.
 ///
-/// Few targets are solved by groups of lanes, each of which tries a start. Of many targets, most have an answer from one of
-/// the first starts. A lane or a few lanes try these starts, and more lanes the other starts of the targets that are left.
-/// The answers are the same.
+/// A start is an initial guess of the joints. In a small batch, a group of lanes solves each target, and each lane
+/// tries one start. In a large batch, one or a few lanes try the first starts, which suffice for most targets. More
+/// lanes try the other starts for the targets without an answer. The answers are the same.
 pub struct GpuSolver<R> {
     gpu: Gpu,
     solver: Solver<'static, R>,
@@ -19,41 +20,41 @@ pub struct GpuSolver<R> {
     kernels: Kernels,
     has_posture: bool,
     stage_limits: [usize; 3],
-    /// Table of the starts.
+    /// Table of the solver's starts: a row of joints for each start.
     table: DeviceBuf,
-    /// Counters, two lists of the targets that are left, and the least error of each target.
+    /// Counters, two lists of the targets without an answer so far, and the least error of each target.
     left: DeviceBuf,
 }
 
-/// The first starts of a batch, in the memory of a device.
+/// The start (initial guess of the joints) that is tried first for each target of a batch, in the memory of a device.
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceStarts<'a> {
-    /// The middle of the limits.
+    /// The middle of each joint's limits, for all targets.
     Middle,
-    /// One start for all, `[n]`.
+    /// One start for all targets, `[n]`.
     One(DeviceSlice<'a>),
-    /// One start for each target, or for each trajectory, `[.., n]`.
+    /// A start for each target, `[targets, n]`, or for each trajectory, `[trajectories, n]`.
     Each(DeviceSlice<'a>),
 }
 
 /// The answers to targets, in the memory of a device: the joints, and the values of [`kinematics::Answer`].
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceAnswers<'a> {
-    /// `[targets, n]`.
+    /// Joints of each target, `[targets, n]`, radians or metres.
     pub joints: DeviceSlice<'a>,
-    /// uint8 `[targets]`: 1 or 0.
+    /// Validity, uint8 `[targets]`: 1 if both errors of the joints are within the tolerances, else 0.
     pub valid: DeviceSlice<'a>,
-    /// `[targets]`.
+    /// Distance of the joints' pose from each target, `[targets]`, metres.
     pub position_error_m: DeviceSlice<'a>,
-    /// `[targets]`.
+    /// Rotation of the joints' pose from each target as a chord, `[targets]`, radians.
     pub rotation_error_rad: DeviceSlice<'a>,
-    /// int64 `[targets]`.
+    /// Index of the start that led to the joints of each target, int64 `[targets]`.
     pub seed: DeviceSlice<'a>,
-    /// int64 `[targets]`.
+    /// Number of iterations from the start to the joints of each target, int64 `[targets]`.
     pub iterations: DeviceSlice<'a>,
 }
 
-/// `Solver` of the kernels.
+/// Settings of a solver, laid out as the kernels' `Solver`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Solver<'a, R> {
@@ -78,7 +79,7 @@ pub(super) struct Solver<'a, R> {
     pub table: DevicePtr<'a>,
 }
 
-/// `Answers` of the kernels.
+/// Addresses of the answers, laid out as the kernels' `Answers`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Answers<'a> {
@@ -90,7 +91,7 @@ pub(super) struct Answers<'a> {
     pub iterations: DevicePtr<'a>,
 }
 
-/// `InverseParams` of the kernels.
+/// Parameters of the kernels that solve batches, laid out as the kernels' `InverseParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct InverseParams<'a, R> {
@@ -115,7 +116,7 @@ pub(super) struct InverseParams<'a, R> {
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl<R: Copy> Params for InverseParams<'_, R> {}
 
-/// `PathParams` of the kernels.
+/// Parameters of the kernels that solve trajectories, laid out as the kernels' `PathParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct PathParams<'a, R> {
@@ -132,30 +133,32 @@ pub(super) struct PathParams<'a, R> {
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl<R: Copy> Params for PathParams<'_, R> {}
 
-/// Threads of a block.
+/// Threads of a block of the kernels for whole poses of six or seven joints that turn.
 pub(super) const INVERSE_BLOCK: u32 = 64;
+/// Threads of a block of the kernels for any other chain or task.
 pub(super) const INVERSE_ANY_BLOCK: u32 = 32;
-/// Lanes that work on one target.
+/// Number of lanes that work on one target in the last stage.
 pub(super) const GROUP: u32 = 16;
 
-/// The most targets, or trajectories, of a launch. They bound the solver's memory for the targets that are left.
+/// Greatest number of targets, or trajectories, of a launch. It bounds the solver's memory for lists of targets.
 const MOST_TARGETS: usize = 1 << 22;
-/// The most blocks for each multiprocessor. Blocks of groups loop over further targets, and blocks of lanes take targets
-/// from a queue.
+/// Greatest number of blocks for each multiprocessor. Blocks that solve with groups of lanes loop over further targets.
+/// Blocks that solve with single lanes take targets from a queue.
 const BLOCKS_PER_MULTIPROCESSOR: u32 = 16;
-/// Bytes of the counters: of the targets that lanes have taken, and of the targets that each stage left.
+/// Bytes of the counters: of the targets that lanes have taken, and of the targets that each stage left without an
+/// answer.
 const COUNTERS: usize = 256;
 
-/// A part of the starts, which is tried for all targets that the stages before left.
+/// Stage of solving a batch: a range of starts, tried for all targets that earlier stages left without an answer.
 struct Stage {
-    /// The end of the starts, which is not tried.
+    /// End of the range of starts, exclusive; [`ALL`] for all remaining starts.
     to: u32,
-    /// Lanes of a group, each of which tries a start. `None`: each lane tries the first start of one target after the
-    /// other.
+    /// Number of lanes of a group, each of which tries a start. `None`: each lane tries the first start of one target
+    /// after the other.
     width: Option<u32>,
 }
 
-/// All starts in one stage.
+/// The stages of a small batch: all starts in one stage.
 const ONE: &[Stage] = &[groups(GROUP, ALL)];
 const ALL: u32 = u32::MAX;
 
@@ -164,10 +167,10 @@ const fn groups(width: u32, to: u32) -> Stage {
     Stage { to, width }
 }
 
-/// The most targets of the batches that take one, two and three stages. Larger batches take six.
+/// Greatest numbers of targets of the batches that take one, two and three stages. Larger batches take six.
 const SIZES: [usize; 3] = [4096, 20_000, 200_000];
 
-/// The stages for a batch. The fewer targets are left, the more lanes there are for each of them.
+/// The stages for a batch of `targets` targets. Later stages have fewer targets, and more lanes for each target.
 fn stages_of(targets: usize, [one, two, three]: [usize; 3]) -> &'static [Stage] {
     const LANES: Stage = Stage { to: 1, width: None };
     const TWO: &[Stage] = &[groups(2, 2), groups(GROUP, ALL)];
@@ -188,7 +191,7 @@ fn stages_of(targets: usize, [one, two, three]: [usize; 3]) -> &'static [Stage] 
     }
 }
 
-/// The code of a choice: `Select` of the kernels.
+/// The kernels' code (`Select`) of the choice among a target's answers.
 pub(super) fn select_code(select: Select) -> u32 {
     match select {
         Select::First => 0,
@@ -234,16 +237,16 @@ impl<R: Real + Primitive> Solver<'_, R> {
     }
 }
 
-/// The kernels for a task.
+/// The kernels for a [`Task`] and a form of chain.
 #[derive(Clone, Copy)]
 struct Kernels {
     /// Kernel in which each lane tries the first start of one target after the other.
     lanes: Kernel,
     /// Kernel in which each lane of a group tries a start.
     groups: Kernel,
-    /// Kernel in which a group of lanes goes along a trajectory.
+    /// Kernel in which a group of lanes solves the targets of a trajectory in order.
     paths: Kernel,
-    /// Kernel in which a lane pulls an answer to its posture of rest.
+    /// Kernel in which a lane pulls the joints of an answer towards the posture of rest.
     pulls: Kernel,
 }
 
@@ -276,7 +279,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
     /// Copies the chain and the settings of a solver to a device.
     ///
     /// # Errors
-    /// No memory; the driver's error.
+    /// The device has too little memory, or the driver fails.
     pub fn new(solver: &kinematics::Solver<R>, gpu: &Gpu) -> Result<Self, DeviceFault> {
         let budget = Budget::new(None);
         let mut table = DeviceBuf::new(gpu, &budget);
@@ -311,11 +314,11 @@ impl<R: Real + Primitive> GpuSolver<R> {
         self
     }
 
-    /// Enqueues [`solve_batch`](kinematics::Solver::solve_batch) for `targets` `[targets, 7]`.
+    /// Enqueues the search for joints ([`solve_batch`](kinematics::Solver::solve_batch)) of `targets` `[targets, 7]`.
     ///
     /// # Errors
-    /// [`DeviceFault::Slice`] if a slice has the wrong size or type, or is on another device; no memory; the driver's
-    /// error.
+    /// [`DeviceFault::Slice`] if a slice has the wrong size or type, or is on another device; too little device memory;
+    /// the driver's error.
     ///
     /// # Safety
     /// The memory of the slices, and the solver, live until the stream is synchronized. The answers overlap with no other
@@ -341,7 +344,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         Ok(())
     }
 
-    /// Enqueues the work on some of the targets.
+    /// Enqueues the search for the joints of `count` targets, which are part of a batch.
     ///
     /// # Safety
     /// As [`solve_batch`](Self::solve_batch).
@@ -393,7 +396,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         }
         let at = |offset| self.left.pointer().offset(offset);
         for (i, stage) in stages.iter().enumerate() {
-            // This stage reads the list that the stage before wrote: the two lists take turns.
+            // This stage reads the list that the stage before wrote: the two lists are used alternately.
             (params.list, params.list_count) = (params.left, params.left_count);
             (params.from, params.to) = (params.to, stage.to.min(all));
             let is_last = params.to == all;
@@ -425,8 +428,9 @@ impl<R: Real + Primitive> GpuSolver<R> {
         Ok(())
     }
 
-    /// Enqueues [`solve_trajectories`](kinematics::Solver::solve_trajectories) for `targets` `[trajectories, length, 7]`. `branches` is
-    /// int64 `[trajectories, length]`.
+    /// Enqueues the search for joints ([`solve_trajectories`](kinematics::Solver::solve_trajectories)) of `targets`
+    /// `[trajectories, length, 7]`. `branches` is int64 `[trajectories, length]`: the number of jumps of the joints in
+    /// the trajectory up to each target.
     ///
     /// # Errors
     /// The errors of [`solve_batch`](Self::solve_batch).
@@ -483,7 +487,8 @@ impl<R: Real + Primitive> GpuSolver<R> {
         }
     }
 
-    /// The address of the first starts, and the stride from one start to the next, in values.
+    /// The address of the starts that are tried first, and the stride from one start to the next, in values. Null: the
+    /// middle of the limits.
     fn starts<'a>(&self, starts: DeviceStarts<'a>, count: usize) -> Result<(DevicePtr<'a>, u32), DeviceFault> {
         let n = self.solver.chain.joints();
         let (slice, len, stride) = match starts {
@@ -494,7 +499,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
         Ok((slice.expect("starts", R::DTYPE, len, &self.gpu)?.pointer(), stride))
     }
 
-    /// The address of a target's first start.
+    /// The address of the start that is tried first for a target.
     fn start_at<'a, T>(&self, starts: DevicePtr<'a>, stride: u32, target: usize) -> DevicePtr<'a> {
         starts.offset(target * stride as usize * size_of::<T>())
     }
@@ -516,7 +521,7 @@ impl<R: Real + Primitive> GpuSolver<R> {
 }
 
 impl Answers<'_> {
-    /// The answers from a target on, with `n` joints of type `R` each.
+    /// The addresses of the answers from index `target` on, with `n` joints of type `R` each.
     fn at<R>(self, target: usize, n: usize) -> Self {
         let (number, count) = (target * size_of::<R>(), target * size_of::<i64>());
         Self {

@@ -1,15 +1,18 @@
-//! Parameters of the kernels of `kernels/kinematics.cu`, and the choice among these kernels.
+//! Parameters of the kernels of `kernels/kinematics.cu`, and the choice among these kernels. A struct has the same
+//! layout in both languages.
 
 use robocache_device::gpu::{DevicePtr, Params};
 use robocache_geometry::{Real, RigidTransform};
 use robocache_kinematics::{MAX_JOINTS, Model, parts};
 
-/// Flags of a segment.
+/// Flag of a segment whose joint slides along its axis.
 const SLIDES: u32 = 1;
+/// Flag of a segment that mimics a joint.
 const FOLLOWS: u32 = 2;
+/// Flag of the first segment that is moved by its joint.
 const IS_FIRST: u32 = 4;
 
-/// `Frame` of the kernels.
+/// Rotation and translation of a frame, laid out as the kernels' `Frame`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Frame<R> {
@@ -17,7 +20,7 @@ pub(super) struct Frame<R> {
     translation: [R; 3],
 }
 
-/// `Segment` of the kernels.
+/// Moving joint of a chain, laid out as the kernels' `Segment`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Segment<R> {
@@ -28,7 +31,7 @@ pub(super) struct Segment<R> {
     flags: u32,
 }
 
-/// `Chain` of the kernels.
+/// Moving joints of a chain, laid out as the kernels' `Chain`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Chain<R> {
@@ -38,7 +41,7 @@ pub(super) struct Chain<R> {
     joints: u32,
 }
 
-/// `Link` of the kernels.
+/// Link of a chain and index of its pose, laid out as the kernels' `Link`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Link<R> {
@@ -47,7 +50,7 @@ pub(super) struct Link<R> {
     place: u32,
 }
 
-/// `PosesParams` of the kernels.
+/// Parameters of the kernels for poses, laid out as the kernels' `PosesParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct PosesParams<'a, R> {
@@ -63,7 +66,7 @@ pub(super) struct PosesParams<'a, R> {
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl<R: Copy> Params for PosesParams<'_, R> {}
 
-/// `JacobiansParams` of the kernels.
+/// Parameters of the kernels for Jacobians, twists and manipulability, laid out as the kernels' `JacobiansParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct JacobiansParams<'a, R> {
@@ -133,7 +136,7 @@ impl<R: Real> Chain<R> {
 }
 
 impl<R: Real> Link<R> {
-    /// The link whose pose has this place in a row of poses.
+    /// Creates the link whose pose has index `place` in a row of poses.
     pub(super) fn new(link: &parts::Link<R>, place: usize) -> Self {
         Self {
             frame: Frame::new(&link.frame),
@@ -142,18 +145,18 @@ impl<R: Real> Link<R> {
         }
     }
 
-    /// Number of segments above the link.
+    /// Number of segments (moving joints) between the base and the link.
     pub(super) fn segments(&self) -> u32 {
         self.segments
     }
 }
 
-/// Kind of a chain, by the kernels that there are for it.
+/// Kind of a chain, which selects its kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Six joints that all turn, in the order of the chain and without mimics. These chains have kernels of their own.
     Six,
-    /// Seven such joints.
+    /// Seven joints that all turn, in the order of the chain and without mimics.
     Seven,
     /// Any other chain.
     Any,
@@ -170,7 +173,7 @@ impl Form {
     }
 }
 
-/// The kernel of a name for a float type.
+/// The kernel with a name, for a float type.
 macro_rules! kernel {
     ($R:ty, $name:expr) => {
         match <$R as robocache_device::Primitive>::DTYPE {
@@ -182,7 +185,7 @@ macro_rules! kernel {
     };
 }
 
-/// The kernel of a name for a float type and a form of chain.
+/// The kernel with a name, for a float type and a form of chain.
 macro_rules! kernel_for {
     ($R:ty, $form:expr, $name:literal, $any:literal) => {
         match $form {

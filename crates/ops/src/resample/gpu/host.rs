@@ -1,4 +1,5 @@
-//! Batches in host memory: one block of a device's memory holds a copy of a batch, and its answer.
+//! Batches in host memory: one block of a device's memory holds a copy of a batch, and its answer. The batch stays
+//! borrowed until the stream is synchronized.
 
 use super::super::ResampleCounters;
 use super::super::spec::Spec;
@@ -6,32 +7,32 @@ use super::super::trajectories::Rows;
 use super::launch::{Batch, OVERFLOW, Tile, Tiling};
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, PinnedBuf};
 
-/// The byte offsets of the parts of a block, and its size.
+/// Byte offsets of the arrays in a block of device memory, and the size of the block.
 struct Offsets {
     times: usize,
     values: usize,
     targets: usize,
     tiles: usize,
     out: usize,
-    /// The count of dropped samples. `valid` follows directly, so that both are one copy.
+    /// Offset of the count of dropped samples. The validity follows directly, so that one copy takes both.
     dropped: usize,
     bytes: usize,
 }
 
-/// The alignment of every part of a block, bytes.
+/// Alignment of every array in a block, bytes.
 const ALIGNMENT: usize = 256;
 
-/// Bytes of the count that stands before the validity.
+/// Bytes of the count of dropped samples, which stands before the validity.
 const COUNT: usize = size_of::<u64>();
 
 impl Rows<'_> {
-    /// The bytes of the times, values and targets.
+    /// The times, the values and the targets of these rows, as bytes.
     fn inputs(&self) -> [&[u8]; 3] {
         let (times, targets) = (bytemuck::cast_slice(self.times), bytemuck::cast_slice(self.targets));
         [times, self.values.bytes(), targets]
     }
 
-    /// Cuts the targets of each row into tiles of at most `most`.
+    /// Cuts the targets of each row into tiles of at most `most` targets.
     fn tiles(&self, most: usize) -> impl Iterator<Item = Tile> + '_ {
         (0..self.len()).flat_map(move |row| {
             let (samples, targets) = (self.samples_of(row), self.targets_of(row));
@@ -73,7 +74,7 @@ pub(super) struct Block {
     tiles: PinnedBuf,
     /// The count of dropped samples, and the validity of the targets as the kernels write it.
     head: PinnedBuf,
-    /// Byte offset of the answer's values.
+    /// Byte offset of the answer's values in the device memory.
     out: usize,
 }
 
@@ -87,15 +88,15 @@ impl Block {
         }
     }
 
-    /// The device, and the stream that the work on it goes to.
+    /// The device of the block, with the stream that the block's work goes to.
     pub(super) fn gpu(&self) -> &Gpu {
         self.memory.gpu()
     }
 
-    /// Enqueues the upload of a batch, and the work on it.
+    /// Enqueues the upload of a batch, and the kernels that resample it and count its dropped samples.
     ///
     /// # Errors
-    /// No memory; the driver's error.
+    /// The device has too little memory, or the driver fails.
     ///
     /// # Safety
     /// As [`upload`](Self::upload).
@@ -113,7 +114,7 @@ impl Block {
     /// which is 0.
     ///
     /// # Errors
-    /// No memory; the driver's error.
+    /// The device has too little memory, or the driver fails.
     ///
     /// # Safety
     /// The batch is neither written nor freed until the stream is synchronized, also after an error.
@@ -174,7 +175,7 @@ impl Block {
         Ok((batch, at(offsets.dropped)))
     }
 
-    /// Copies the answer to the host, and waits for it. Returns the counts of the batch, but for the rows.
+    /// Copies the answer to the host, and waits for the copy. Returns the counts of the batch, with `rows` left at 0.
     ///
     /// # Errors
     /// The driver's error.
@@ -199,7 +200,7 @@ impl Block {
 /// Turns the validity that the kernels wrote into 0 or 1. Returns the number of targets that are not valid, and the number
 /// of these with a value that the type can't hold.
 fn write_valid(codes: &[u8], valid: &mut [u8]) -> (u64, u64) {
-    // As many targets as a byte can count: the inner loop is of bytes alone, and so vectorizes well.
+    // Targets that are counted in one byte. The inner loop then has bytes alone, and vectorizes well.
     const BLOCK: usize = 255;
     let (mut invalid, mut overflows) = (0, 0);
     for (valid, codes) in valid.chunks_mut(BLOCK).zip(codes.chunks(BLOCK)) {

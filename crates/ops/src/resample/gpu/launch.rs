@@ -9,7 +9,7 @@ use robocache_device::gpu::{DeviceFault, DevicePtr, DeviceSlice, Gpu, Params, Sl
 use robocache_kernels::Kernel;
 use robocache_time::Interpolation;
 
-/// `ResampleTile` of the kernels: consecutive targets of one trajectory.
+/// Consecutive targets of one trajectory, laid out as the kernels' `ResampleTile`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub(super) struct Tile {
@@ -20,11 +20,11 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// The most targets of a tile. The kernels could take as many as a block has threads.
+    /// Greatest number of targets of a tile. The kernels could take one for each thread of a block.
     const MOST_TARGETS: usize = 64;
 }
 
-/// `ResampleParams` of the kernels.
+/// Parameters of the kernels that resample, laid out as the kernels' `ResampleParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ResampleParams<'a> {
@@ -54,7 +54,7 @@ pub(super) struct ResampleParams<'a> {
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl Params for ResampleParams<'_> {}
 
-/// `ResampleCountParams` of the kernels.
+/// Parameters of the kernels that count dropped samples, laid out as the kernels' `ResampleCountParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct CountParams<'a> {
@@ -68,7 +68,7 @@ pub(super) struct CountParams<'a> {
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl Params for CountParams<'_> {}
 
-/// `ResampleModesParams` of the kernels.
+/// Parameters of the kernels that resample groups of channels, laid out as the kernels' `ResampleModesParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ModesParams<'a> {
@@ -83,7 +83,7 @@ pub(super) struct ModesParams<'a> {
 // SAFETY: it has the fields of the kernels' struct of that name.
 unsafe impl Params for ModesParams<'_> {}
 
-/// `ResampleCountModesParams` of the kernels.
+/// Parameters of the kernels that count dropped samples by group, laid out as the kernels' `ResampleCountModesParams`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct CountModesParams<'a> {
@@ -107,15 +107,15 @@ pub struct DeviceBatch<'a> {
     pub targets: usize,
     /// D, the values of a sample.
     pub dim: usize,
-    /// int64 `[B, S]`, ns: ascending in each trajectory, within +-2^61.
+    /// Times of the samples, int64 `[B, S]`, ns: ascending in each trajectory, within +-2^61.
     pub times: DeviceSlice<'a>,
-    /// `[B, S, D]` of float32, float64, float16 or bfloat16.
+    /// Values of the samples, `[B, S, D]` of float32, float64, float16 or bfloat16.
     pub values: DeviceSlice<'a>,
-    /// int64 `[B, T]`, ns, in any order; ascending ones are found fastest.
+    /// Times at which values are computed, int64 `[B, T]`, ns, in any order; ascending times are found fastest.
     pub targets_ns: DeviceSlice<'a>,
-    /// Output `[B, T, D]` of the type of `values`.
+    /// Output: the values at the targets, `[B, T, D]` of the type of `values`.
     pub out: DeviceSlice<'a>,
-    /// Output uint8 `[B, T]`: 1 if the target has a value, else 0.
+    /// Output: the validity of the targets, uint8 `[B, T]`; 1 if the target has a value, else 0.
     pub valid: DeviceSlice<'a>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> DeviceBatch<'a> {
     }
 }
 
-/// A batch in the memory of a device.
+/// Addresses of a batch and its answer in the memory of a device, and the division of the targets among blocks.
 pub(super) struct Batch<'a> {
     pub dtype: Dtype,
     pub dim: usize,
@@ -167,7 +167,7 @@ pub(super) struct Batch<'a> {
     pub tiling: Tiling<'a>,
 }
 
-/// Assignment of targets to blocks.
+/// Assignment of targets to blocks of threads.
 pub(super) enum Tiling<'a> {
     /// All rows have the same numbers of samples and targets: a block computes which targets it has.
     Regular {
@@ -182,16 +182,17 @@ pub(super) enum Tiling<'a> {
 /// Value of `valid` for a target whose result the type can't hold, if the launch asks for it.
 pub(super) const OVERFLOW: u8 = 2;
 
-/// Threads of a block.
+/// Threads of a block of the kernels that resample.
 const BLOCK: u32 = 128;
 
-/// The most vectors in all samples of a short trajectory.
+/// Greatest number of vectors (loads of up to 16 bytes) in the samples of a trajectory that counts as short.
 const SHORT_VECTORS: usize = 4 * BLOCK as usize;
 
-/// The most rows of blocks in a grid. A batch of more trajectories takes several launches.
+/// Greatest number of trajectories in a launch: each takes one row of blocks of the CUDA grid. A larger batch takes
+/// several launches.
 const MOST_ROWS: usize = 65_535;
 
-/// The largest sample, bytes: the kernels count the bytes of a tile in 32 bits.
+/// Greatest size of a sample, bytes: the kernels count the bytes of a tile in 32 bits.
 const MOST_ROW_BYTES: usize = 1 << 24;
 
 impl Batch<'_> {
@@ -199,7 +200,8 @@ impl Batch<'_> {
         self.dim * self.dtype.size()
     }
 
-    /// Bytes of the widest vector in which every row of values can be loaded and stored.
+    /// Bytes of the widest vector with which the values of every sample can be loaded, and those of every target
+    /// stored.
     fn vector_bytes(&self) -> usize {
         let fits = |bytes: &usize| {
             let are_aligned = [self.values, self.out].iter().all(|begin| begin.is_aligned_to(*bytes));
@@ -209,8 +211,8 @@ impl Batch<'_> {
         narrower.into_iter().find(fits).unwrap_or(self.dtype.size())
     }
 
-    /// Number of the `targets` that each block takes. A block spends some time on brackets before it loads the first row,
-    /// so it takes many, but leaves enough for every multiprocessor.
+    /// Number of the `targets` that each block takes. A block first finds the brackets of its targets, so it takes many
+    /// targets, but leaves some for every multiprocessor.
     pub(super) fn tile_targets(&self, gpu: &Gpu, targets: usize) -> usize {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 2;
         const LEAST: usize = 16;
@@ -222,7 +224,7 @@ impl Batch<'_> {
         1 << tile.ilog2()
     }
 
-    /// The kernel for any batch, and the kernel for few and short trajectories.
+    /// The kernel for any batch of this type and alignment, and the kernel for few and short trajectories.
     fn kernels(&self) -> [Kernel; 2] {
         macro_rules! kernels {
             ($name:literal) => {
@@ -249,7 +251,7 @@ impl Batch<'_> {
         }
     }
 
-    /// The kernel for groups of channels, and modes that are not plain.
+    /// The kernel for groups of channels, and for interpolations that are not [plain](Interpolation::is_plain).
     fn modes_kernel(&self) -> Kernel {
         match self.dtype {
             Dtype::Float64 => const { robocache_kernels::RESAMPLE.kernel("resample_modes_f64") },
@@ -259,7 +261,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Number of targets that each block takes, if the batch has few and short trajectories.
+    /// Number of targets that each block takes, if the batch has few and short trajectories; else `None`.
     fn short_tile_targets(&self, gpu: &Gpu, [rows, samples, targets]: [usize; 3]) -> Option<usize> {
         const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
         let row_vectors = self.row_bytes() / self.vector_bytes();
@@ -283,7 +285,7 @@ impl Spec {
         }
     }
 
-    /// The groups of samples of `dim` values, and their number.
+    /// The kernel parameters of the channel groups of samples with `dim` values, and the number of groups.
     fn group_params(&self, dim: usize) -> ([GroupParams; MOST_GROUPS], u32) {
         let mut params = [GroupParams::zeroed(); MOST_GROUPS];
         let groups = rotations_first(self.groups(dim).map(|group| (group.from..group.to, group.rule)));
@@ -293,7 +295,7 @@ impl Spec {
         (params, self.groups.len() as u32)
     }
 
-    /// Launches a kernel, which gets the groups if the configuration [is grouped](Self::is_grouped).
+    /// Launches a kernel, and passes it the groups of channels if the configuration [is grouped](Self::is_grouped).
     ///
     /// # Safety
     /// As [`launch`](Self::launch).
@@ -322,7 +324,7 @@ impl Spec {
         unsafe { gpu.launch(kernel, grid, BLOCK, &params) }
     }
 
-    /// Enqueues the work on a batch.
+    /// Enqueues the kernels that resample a batch. They write `overflow` to `valid` if the type can't hold a result.
     ///
     /// # Safety
     /// Every address of the batch is memory of the device that is as large as the batch says, and aligned for its type. It

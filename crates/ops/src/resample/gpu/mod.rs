@@ -16,7 +16,8 @@ use host::Block;
 use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use std::ops::Range;
 
-/// Resamples batches of trajectories on one device. Once it has seen its largest batch it allocates nothing.
+/// Resamples batches of trajectories on one device. Once the resampler has seen its largest batch, it allocates
+/// nothing.
 pub struct GpuResampler {
     spec: Spec,
     gpu: Gpu,
@@ -31,17 +32,19 @@ pub struct GpuResampler {
 /// part is copied to the host, the next part is copied to the device.
 const BLOCKS: usize = 2;
 
-/// Bytes of a batch and its answer on a device up to which the batch is one part.
+/// Size of a batch and its answer on a device, bytes, up to which the batch is not cut into parts.
 const WHOLE_BYTES: usize = 8 << 20;
 
-/// The most bytes of a part of a larger batch, which has two or more parts of about the same size.
+/// Approximate greatest size of a part of a larger batch, bytes. The batch is cut into two or more parts of about the
+/// same size.
 const PART_BYTES: usize = 16 << 20;
 
 impl GpuResampler {
-    /// Checks a configuration, and makes a resampler for it that holds at most `max_bytes` of the device's memory.
+    /// Checks a configuration, and makes a resampler for it that holds at most `max_bytes` of the device's memory;
+    /// `None`: no limit.
     ///
     /// # Errors
-    /// The key that is not allowed, or the reason why GPUs can't do the work.
+    /// The key whose value is not allowed, or the reason why GPUs can't resample with this configuration.
     pub fn new(config: &ResampleConfig, gpu: &Gpu, max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let budget = Budget::new(max_bytes);
         let spec = Spec::new(config)?;
@@ -70,8 +73,8 @@ impl GpuResampler {
     /// Does what [`CpuResampler::run`](super::CpuResampler::run) does, with the same bytes and counters.
     ///
     /// # Errors
-    /// A fault that [`is_memory`](DeviceFault::is_memory), if the batch and its answer do not fit; the driver's error. The
-    /// outputs are then undefined.
+    /// A fault that [`is_memory`](DeviceFault::is_memory), if the batch and its answer do not fit; the driver's error.
+    /// After an error the outputs are undefined.
     ///
     /// # Panics
     /// If `values` does not have [`Trajectories::output_bytes`] bytes, or `valid` not one byte for each target.
@@ -116,7 +119,7 @@ impl GpuResampler {
         done
     }
 
-    /// Resamples the parts of some rows, each block one part after the other.
+    /// Resamples the parts of some rows. Each block takes one part after the other.
     ///
     /// # Safety
     /// The batch is neither written nor freed until the streams of the blocks are synchronized. After an error they may not
@@ -151,9 +154,9 @@ impl GpuResampler {
         Ok(counters)
     }
 
-    /// Enqueues the work on a batch that is on the device, where the answer stays.
+    /// Enqueues the resampling of a batch that is on the device. The answer stays on the device.
     ///
-    /// Samples that are not finite are dropped, as everywhere, but not counted.
+    /// Samples that are not finite are dropped, as in [`run`](Self::run), but not counted.
     ///
     /// # Errors
     /// [`DeviceFault::Slice`] if a slice has the wrong size or type, or is on another device. A fault that

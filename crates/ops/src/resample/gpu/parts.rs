@@ -1,4 +1,4 @@
-//! Parts of a batch, each for a device or a stream of its own.
+//! Parts of a batch, each for a device or a stream of its own. The parts are consecutive, and cover all rows.
 
 use super::super::trajectories::Rows;
 use std::ops::Range;
@@ -11,7 +11,7 @@ impl Rows<'_> {
         })
     }
 
-    /// Bytes that the rows and their answer take on a device, without the small parts.
+    /// Bytes that the rows and their answer take on a device, without validity, tiles and padding.
     pub(crate) fn bytes(&self) -> usize {
         (self.times.len() + self.targets.len()) * (size_of::<i64>() + self.row_bytes())
     }

@@ -1,3 +1,5 @@
+//! Resampling on several devices. The answer has the same bytes as on one device, since trajectories are independent.
+
 use super::super::{ResampleConfig, ResampleCounters, Trajectories};
 use super::GpuResampler;
 use crate::ConfigError;
@@ -10,10 +12,11 @@ pub struct ShardedResampler {
 }
 
 impl ShardedResampler {
-    /// Checks a configuration, and makes a resampler for it on each device, which holds at most `max_bytes` there.
+    /// Checks a configuration, and makes a resampler for it on each device. Each holds at most `max_bytes` of its
+    /// device's memory; `None`: no limit.
     ///
     /// # Errors
-    /// The key that is not allowed.
+    /// The key whose value is not allowed, or the reason why GPUs can't resample with this configuration.
     pub fn new(config: &ResampleConfig, gpus: &[Gpu], max_bytes: Option<usize>) -> Result<Self, ConfigError> {
         let shards = gpus.iter().map(|gpu| GpuResampler::new(config, gpu, max_bytes));
         Ok(Self {
@@ -26,10 +29,10 @@ impl ShardedResampler {
         self.shards.iter().map(GpuResampler::bytes_in_use).sum()
     }
 
-    /// Does what [`GpuResampler::run`] does, on all devices.
+    /// Does what [`GpuResampler::run`] does, on all devices at once.
     ///
     /// # Errors
-    /// The error of the first device that fails.
+    /// The error of the first device, in their order, that fails. After an error the outputs are undefined.
     ///
     /// # Panics
     /// As [`GpuResampler::run`]; if there is no device.

@@ -1,4 +1,5 @@
-//! Makes a grid of each of many clouds at once.
+//! Makes a grid of each of many clouds at once. The result does not depend on how many clouds fit the device's memory
+//! at once.
 
 use super::super::spec::{GridClouds, Spec};
 use super::super::{Channel, VoxelCounters, VoxelGrid, VoxelLayout, VoxelizeConfig};
@@ -24,18 +25,18 @@ pub struct VoxelBatch {
     pub unusable: Vec<u64>,
     /// Number of values of each cloud's dense output that its type can't hold.
     pub saturated: Vec<u64>,
-    /// The first row of each grid, and then the number of all rows. Only in layout `coo`.
+    /// Index of each grid's first row, followed by the total number of rows. Only in layout `coo`.
     pub rows: Vec<usize>,
-    /// x y z of each row. Only in layout `coo`.
+    /// Cell indices x, y, z of each row. Empty unless the layout is `coo`.
     pub coords: Vec<i32>,
-    /// One value for each channel of each row. Only in layout `coo`.
+    /// One value for each channel of each row, row by row. Empty unless the layout is `coo`.
     pub features: Vec<f32>,
-    /// The tensors `[C, X, Y, Z]` of layout `dense`, or the bitmaps of layout `bits`, each of ceil(X * Y * Z / 8) bytes.
-    /// They lie one after the other.
+    /// The tensors `[C, X, Y, Z]` of layout `dense`, or the bitmaps of layout `bits`, each of ceil(X * Y * Z / 8)
+    /// bytes. The grids lie one after the other.
     pub cells: HostBuf,
 }
 
-/// The part of a [`VoxelBatch`] that a chunk of clouds fills. Rows are appended.
+/// Borrowed buffers of a [`VoxelBatch`] that a chunk of clouds fills. Rows, coordinates and features are appended.
 struct Slots<'a> {
     counters: &'a mut [VoxelCounters],
     unusable: &'a mut [u64],
@@ -47,7 +48,7 @@ struct Slots<'a> {
 }
 
 impl VoxelBatch {
-    /// Clears the batch, and makes room for `clouds` clouds.
+    /// Clears the batch, and makes room for the results of `clouds` clouds.
     fn begin(&mut self, clouds: usize, fields: usize, bytes_per_grid: usize) {
         self.counters.clear();
         self.counters.resize(clouds, VoxelCounters::default());
@@ -65,25 +66,25 @@ impl VoxelBatch {
 
 /// Makes grids of many clouds on a CUDA device, with the same bits as [`CpuVoxelizer`](super::super::CpuVoxelizer).
 ///
-/// If the grids do not fit its share of the device's memory, it makes them in several parts, with the same result.
+/// If the grids do not fit the allowed device memory, they are made in several parts, with the same result.
 pub struct VoxelizeBatch {
     spec: Spec,
     cloud_facts: GridClouds,
     builder: GridBuilder,
     dtype: Dtype,
-    /// The most clouds of which grids are made at once.
+    /// Greatest number of clouds of which grids are made at once.
     chunk: usize,
     points: DeviceBuf,
     starts: Vec<u32>,
-    /// Number of clouds of the device batch that was launched last, and the points of each.
+    /// Number of clouds of the device batch that was launched last, and number of points of each cloud.
     launched: [usize; 2],
-    /// The rows that dense grids are made of.
+    /// Page-locked host copy of the occupied cells and their features, from which dense grids are written.
     rows: PinnedBuf,
 }
 
 impl VoxelizeBatch {
-    /// Creates a batch voxelizer on a device, of whose memory it holds at most `max_bytes`. All clouds have the extrinsic
-    /// of the configuration's first input.
+    /// Creates a batch voxelizer on a device, of whose memory it holds at most `max_bytes`; `None`: no limit. All
+    /// clouds have the extrinsic of the configuration's first input.
     ///
     /// # Errors
     /// The errors of [`VoxelizeConfig::validate`]; more channels or fields than the kernels take; the driver's error.
@@ -103,7 +104,7 @@ impl VoxelizeBatch {
         })
     }
 
-    /// The grid of the configuration.
+    /// The geometry of the grids: origin, cell size and shape.
     pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
@@ -118,7 +119,7 @@ impl VoxelizeBatch {
         self.builder.budget().used()
     }
 
-    /// The most clouds of which grids are made at once: fewer after memory ran out.
+    /// Greatest number of clouds of which grids are made at once. It is halved whenever device memory runs out.
     pub fn chunk(&self) -> usize {
         self.chunk
     }
@@ -138,11 +139,11 @@ impl VoxelizeBatch {
         self.spec.plan.fields.len()
     }
 
-    /// Makes a grid of each cloud.
+    /// Makes a grid of each cloud, and writes the grids to `out` in the order of the clouds.
     ///
     /// # Errors
-    /// The problem with the first cloud that can't be used, before any grid is made; no memory even for one cloud; the
-    /// driver's error.
+    /// The problem with the first cloud that can't be used, before any grid is made; too little device memory even for
+    /// one cloud; the driver's error.
     pub fn run(&mut self, clouds: &[HostCloud<'_>], out: &mut VoxelBatch) -> Result<(), VoxelizeError> {
         let (bytes, fields) = (self.bytes_per_grid(), self.fields());
         out.begin(clouds.len(), fields, bytes);
@@ -284,12 +285,13 @@ impl VoxelizeBatch {
                 bytemuck::cast_slice_mut(&mut features[before * columns..]),
             ),
         ])?;
-        // Last, so that a chunk that failed can be done again.
+        // The rows come last, so that a chunk that failed can be done again.
         rows.extend((1..=grids).map(|grid| before + self.builder.readback.first_row(grid)));
         Ok(())
     }
 
     /// Downloads the occupied cells, which are far fewer bytes than the tensors, and writes the tensors from them.
+    /// Writes the number of values beyond the range of the element type to `saturated`, for each grid.
     fn download_dense(&mut self, saturated: &mut [u64], out: &mut [u8]) -> Result<(), DeviceFault> {
         let grids = saturated.len();
         let columns = self.spec.channels.len();
@@ -312,7 +314,7 @@ impl VoxelizeBatch {
     /// Makes a grid of each cloud of points on the device, and leaves the grids there: see [`grids`](Self::grids).
     ///
     /// # Errors
-    /// The clouds can't be used or are on another device; no memory; the driver's error.
+    /// The clouds can't be used or are on another device; too little device memory; the driver's error.
     pub fn run_device(&mut self, clouds: &DeviceClouds<'_>) -> Result<DeviceGrids<'_>, VoxelizeError> {
         // SAFETY: the clouds are borrowed until the stream is synchronized.
         unsafe { self.launch(clouds) }?;
@@ -321,8 +323,9 @@ impl VoxelizeBatch {
         Ok(self.grids())
     }
 
-    /// Enqueues the work on the grids, and does not wait. Two states take turns, so a graph must hold an even number of
-    /// launches. A launch of the same size must have run before the graph is captured.
+    /// Enqueues the work that makes the grids, and does not wait. Launches use two memory states alternately, so a CUDA
+    /// graph must hold an even number of launches. A launch of the same size must have run before the capture of the
+    /// graph.
     ///
     /// # Errors
     /// The errors of [`run_device`](Self::run_device).
@@ -368,14 +371,14 @@ impl VoxelizeBatch {
     }
 }
 
-/// Grids on the device that made them. They stay there until the batch makes other grids.
+/// Grids in the memory of the device that made them. They are valid until the batch makes other grids.
 #[derive(Clone, Copy)]
 pub struct DeviceGrids<'a> {
     batch: &'a VoxelizeBatch,
 }
 
 impl<'a> DeviceGrids<'a> {
-    /// The number of grids.
+    /// The number of grids that were launched last, one for each cloud.
     pub fn len(&self) -> usize {
         self.batch.launched[0]
     }
@@ -385,7 +388,8 @@ impl<'a> DeviceGrids<'a> {
         self.len() == 0
     }
 
-    /// Counts of a cloud's points, kept and dropped. Known after [`VoxelizeBatch::run_device`], not after a bare launch.
+    /// Counts of a cloud's points, kept and dropped. Known after [`VoxelizeBatch::run_device`], not after
+    /// [`VoxelizeBatch::launch`] alone.
     pub fn counters(&self, grid: usize) -> VoxelCounters {
         self.batch.builder.readback.counters(grid, self.batch.launched[1])
     }
@@ -396,23 +400,24 @@ impl<'a> DeviceGrids<'a> {
         self.batch.builder.readback.unusable(grid)
     }
 
-    /// Number of values of a dense output that its type can't hold. Known when the [`counters`](Self::counters) are.
+    /// Number of values of a grid's dense output that its type can't hold. Known when the [`counters`](Self::counters)
+    /// are.
     pub fn saturated(&self, grid: usize) -> u64 {
         self.batch.builder.readback.saturated(grid)
     }
 
-    /// The first row of a grid; for the index after the last grid, the number of all rows. Only in layout `coo`. Known when
-    /// the [`counters`](Self::counters) are.
+    /// Index of a grid's first row; for the index after the last grid, the total number of rows. Only in layout `coo`.
+    /// Known when the [`counters`](Self::counters) are.
     pub fn first_row(&self, grid: usize) -> usize {
         self.batch.builder.readback.first_row(grid)
     }
 
-    /// The first row of each grid, and then the number of all rows, uint32. Only in layout `coo`.
+    /// Index of each grid's first row, followed by the total number of rows, uint32. Only in layout `coo`.
     pub fn rows(&self) -> &'a DeviceBuf {
         &self.batch.builder.memory.state().rows
     }
 
-    /// x y z of each row, int32. Only in layout `coo`.
+    /// Cell indices x, y, z of each row, int32. Only in layout `coo`.
     pub fn coords(&self) -> &'a DeviceBuf {
         self.batch.builder.rows.coords()
     }

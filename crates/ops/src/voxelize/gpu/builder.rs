@@ -1,7 +1,7 @@
-//! The steps in which grids are made.
+//! The steps that make grids on a device: begin, add clouds, finish.
 //!
-//! Memory is double-buffered (ping-pong): while a grid is written to one half, the other half is cleared of the grid
-//! before. Only memory that was touched is cleared.
+//! Memory is double-buffered (ping-pong): while a grid is written to one half, the other half is cleared of the
+//! previous grid. Only memory that the previous grid touched is cleared.
 
 use super::super::spec::{GridClouds, Spec};
 use super::dense::Dense;
@@ -12,7 +12,7 @@ use super::rows::Rows;
 use robocache_device::Dtype;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu, PinnedBuf};
 
-/// Makes grids on a device.
+/// Makes grids on a device: [`Self::begin`], [`Self::add`] for the clouds, [`Self::finish`].
 pub(super) struct GridBuilder {
     pub(super) memory: GridMemory,
     points: Points,
@@ -40,15 +40,15 @@ impl GridBuilder {
         &self.memory.budget
     }
 
-    /// Frees all memory.
+    /// Frees the device memory of the grids. The next grid reserves it again.
     pub(super) fn release(&mut self) {
         self.memory.release();
         self.rows.release();
         self.dense.release();
     }
 
-    /// Starts `grids` grids without points. If the clouds differ in length, `starts` has the first point of each cloud, and
-    /// then the number of all points.
+    /// Starts `grids` grids without points. If the clouds differ in their number of points, `starts` has the index of
+    /// each cloud's first point, followed by the total number of points.
     pub(super) fn begin(&mut self, grids: usize, starts: Option<&[u32]>) -> Result<(), DeviceFault> {
         self.points.begin();
         if self.memory.begin(grids, starts)? {
@@ -57,7 +57,7 @@ impl GridBuilder {
         Ok(())
     }
 
-    /// Adds clouds: one to the only grid, or one to each grid.
+    /// Adds one cloud to the only grid, or one cloud to each of several grids.
     ///
     /// # Safety
     /// The memory of the points is neither written nor freed until the stream is synchronized after [`Self::finish`].
@@ -76,7 +76,8 @@ impl GridBuilder {
         Ok(())
     }
 
-    /// Enqueues the work that makes the product of the added clouds, and does not wait: see [`Readback::wait`].
+    /// Enqueues the work that makes the output ([`Product`]) of the added clouds, which have `points` points in all,
+    /// and does not wait. If `head` is [`Head::Read`], also enqueues the copy of the counters: see [`Readback::wait`].
     ///
     /// # Safety
     /// As [`Self::add`].
@@ -130,8 +131,8 @@ impl GridBuilder {
         self.readback.read_head(&self.memory, spec)
     }
 
-    /// Enqueues the writing of the only grid's rows to a dense output at `out`, which is clear. Also enqueues the copy of
-    /// the number of values that its type can't hold.
+    /// Enqueues the kernel that writes the single grid's rows to a dense output at `out`, whose bytes must all be 0.
+    /// Also enqueues the copy of the number of values that the type can't hold.
     ///
     /// # Safety
     /// There is an element for each channel of each cell at `out`.
@@ -152,12 +153,13 @@ impl GridBuilder {
         self.dense.output(&self.memory)
     }
 
-    /// The occupied cells in cell order.
+    /// The occupied cells of the current grids in cell order, uint32.
     fn order(&self) -> &DeviceBuf {
         &self.memory.state().order
     }
 
-    /// Copies the cells of `rows` rows, and their features of `channels` channels, to `to`, and waits for the copy.
+    /// Copies the cells of `rows` rows, and their features of `channels` channels, to `to`. Waits for the copy, and
+    /// returns both as bytes: the cells, and the features.
     pub(super) fn fetch_rows<'a>(
         &self,
         rows: usize,

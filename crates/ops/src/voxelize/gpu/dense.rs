@@ -1,4 +1,5 @@
-//! Dense grids on the device, made from rows or directly from the cells of points.
+//! Dense grids on the device, made from rows or directly from the cells of points. An output that holds the previous
+//! grid is cleared only where that grid wrote to it.
 
 use super::super::spec::{GridClouds, Spec};
 use super::memory::{GridMemory, Method, Product};
@@ -8,11 +9,11 @@ use super::source::kernel_form;
 use robocache_device::Dtype;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
 
-/// The memory of dense grids.
+/// Device memory of the dense outputs, and whether it holds the previous grids.
 pub(super) struct Dense {
     /// Double-buffered outputs. Without double buffering only the first is used.
     outputs: [DeviceBuf; 2],
-    /// Number of grids that the outputs hold; 0: their content is not known.
+    /// Number of grids that the outputs hold; 0 if the content of the outputs is not known.
     grids: usize,
 }
 
@@ -24,12 +25,12 @@ impl Dense {
         }
     }
 
-    /// Frees all memory.
+    /// Frees the device memory of the outputs.
     pub(super) fn release(&mut self) {
         self.outputs.iter_mut().for_each(DeviceBuf::release);
         self.grids = 0;
     }
-    /// Marks the content of the outputs as not known.
+    /// Marks the content of the outputs as unknown, so that the next use clears them.
     pub(super) fn forget(&mut self) {
         self.grids = 0;
     }
@@ -42,7 +43,8 @@ impl Dense {
         }
     }
 
-    /// Makes room for dense outputs, and clears them unless they hold the grids before.
+    /// Makes room for `bytes` bytes in each dense output in use, and clears the outputs as a whole. Does nothing if
+    /// they hold the previous grids: the kernels clear only those.
     fn clear_outputs(&mut self, memory: &GridMemory, bytes: usize) -> Result<(), DeviceFault> {
         let grids = memory.laid_out();
         if self.grids == grids {
@@ -57,7 +59,7 @@ impl Dense {
         Ok(())
     }
 
-    /// Enqueues the writing of the occupancy of points, without bitmaps.
+    /// Enqueues the kernel that marks the cells of a cloud's points in the dense occupancy output, without bitmaps.
     ///
     /// # Safety
     /// The memory of the points is neither written nor freed until the stream is synchronized.
@@ -105,7 +107,7 @@ impl Dense {
         }
     }
 
-    /// Enqueues the writing of the current grid's rows to a dense output at `out`, which is clear.
+    /// Enqueues the kernel that writes the current grid's rows to a dense output at `out`, whose bytes must all be 0.
     ///
     /// # Safety
     /// There is an element for each channel of each cell at `out`.
@@ -125,10 +127,11 @@ impl Dense {
         unsafe { launch_scatter(memory, rows, &params, 1) }
     }
 
-    /// Enqueues the writing of the dense outputs of the current grids.
+    /// Enqueues the kernel that writes the dense outputs of the current grids and clears the cells of the previous
+    /// grids.
     ///
     /// # Safety
-    /// The grids were made, up to their rows if they have any.
+    /// The earlier work for the grids is enqueued, up to their rows if they have any.
     pub(super) unsafe fn launch(
         &mut self,
         memory: &GridMemory,
@@ -199,7 +202,8 @@ fn scatter_params<'a>(
     }
 }
 
-/// Enqueues the writing of the rows of `states` states to a dense output.
+/// Enqueues the kernel that writes rows to a dense output. `states` is 1 for the current grids, and 2 if the kernel
+/// also clears the rows of the previous grids.
 ///
 /// # Safety
 /// The rows are cells of the grids. There is an element for each channel of each cell at the output of the parameters.
@@ -216,7 +220,7 @@ unsafe fn launch_scatter(
     unsafe { memory.gpu.launch(SCATTER, [blocks, grids as u32, 1], BLOCK, params) }
 }
 
-/// The bits of 1.0 in a float type.
+/// The bit pattern of 1.0 in a float type.
 fn one(dtype: Dtype) -> u32 {
     match dtype {
         Dtype::Float16 => 0x3c00,

@@ -1,4 +1,5 @@
-//! Makes one grid at a time, of messages, in the caller's memory.
+//! Makes one grid at a time, of messages, in the caller's memory. The messages stay borrowed until the device has read
+//! them, after an error as well.
 
 use super::super::plan::Plan;
 use super::super::spec::{GridClouds, Spec};
@@ -15,22 +16,22 @@ use robocache_device::{Dtype, Element};
 use robocache_stream::{HostCloud, Layout, Message, PointCloud, PointCloudError};
 use std::cell::{Cell, RefCell};
 
-/// Makes grids of clouds on a CUDA device, as [`CpuVoxelizer`](super::super::CpuVoxelizer) does on the CPU and with the same
-/// bits: [`gather`](Self::gather), then one of the `write_` methods as often as wanted.
+/// Makes grids of clouds on a CUDA device, as [`CpuVoxelizer`](super::super::CpuVoxelizer) does on the CPU and with the
+/// same bits: [`gather`](Self::gather), then any of the `write_` methods, any number of times.
 ///
 /// Its memory, on the device and page-locked, grows with the largest grid so far, and is reused. After an error of the
-/// device the next `begin` starts anew.
+/// device, the next [`begin`](Self::begin) starts anew.
 pub struct GpuVoxelizer {
     spec: Spec,
     dtype: Dtype,
     cloud_facts: GridClouds,
     builder: GridBuilder,
-    /// Points of each cloud of a grid, on the device.
+    /// Device memory for the points of each cloud that is uploaded from the host.
     points: Vec<DeviceBuf>,
     clouds: usize,
     /// True if the device may still read the clouds of a grid that was not finished.
     is_pending: bool,
-    /// The rows that a dense grid is made of.
+    /// Page-locked host copy of the occupied cells and their features, from which a dense grid is written.
     rows: RefCell<PinnedBuf>,
     saturated: Cell<u64>,
     voxels: usize,
@@ -38,7 +39,8 @@ pub struct GpuVoxelizer {
 }
 
 impl GpuVoxelizer {
-    /// A voxelizer for a configuration on a device, of whose memory it holds `max_bytes` at most.
+    /// Creates a voxelizer for a configuration on a device, of whose memory it holds at most `max_bytes`; `None`: no
+    /// limit.
     ///
     /// # Errors
     /// The errors of [`VoxelizeConfig::validate`]; more channels or fields than the kernels take; the driver's error.
@@ -67,7 +69,7 @@ impl GpuVoxelizer {
         })
     }
 
-    /// The grid of the configuration.
+    /// The geometry of the grid: origin, cell size and shape.
     pub fn grid(&self) -> &VoxelGrid {
         &self.spec.grid
     }
@@ -92,10 +94,10 @@ impl GpuVoxelizer {
         self.builder.budget()
     }
 
-    /// Starts a grid without points.
+    /// Starts a grid without points. From now on, the previous grid can't be written.
     ///
     /// # Errors
-    /// No memory; the driver's error.
+    /// The device has too little memory, or the driver fails.
     pub fn begin(&mut self) -> Result<(), DeviceFault> {
         if self.is_pending {
             self.builder.gpu().synchronize()?;
@@ -118,10 +120,10 @@ impl GpuVoxelizer {
     /// [`finish`](Self::finish). Messages that can't be added are handed to `refused`, and the grid is made of the others.
     ///
     /// # Errors
-    /// No memory; the driver's error.
+    /// The device has too little memory, or the driver fails.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If an index is not the index of an input.
     pub fn gather<'a>(
         &mut self,
         messages: impl IntoIterator<Item = (usize, &'a Message)>,
@@ -134,7 +136,7 @@ impl GpuVoxelizer {
         )
     }
 
-    /// Makes a grid of clouds as [`gather`](Self::gather) does of messages.
+    /// Makes a grid of clouds as [`gather`](Self::gather) makes a grid of messages.
     pub(in super::super) fn gather_clouds<'a>(
         &mut self,
         clouds: impl Iterator<Item = (usize, Result<HostCloud<'a>, PointCloudError>)>,
@@ -164,13 +166,13 @@ impl GpuVoxelizer {
         counters
     }
 
-    /// Adds the points of a cloud of the `input`-th input.
+    /// Adds the points of a cloud of the input with index `input`.
     ///
     /// # Errors
     /// The reason why the cloud can't be part of the grid; the driver's error, after which the grid is lost.
     ///
     /// # Panics
-    /// If there is no such input.
+    /// If `input` is not the index of an input.
     ///
     /// # Safety
     /// The device reads page-locked memory by itself: the cloud's memory is neither written nor freed until
@@ -210,10 +212,10 @@ impl GpuVoxelizer {
         Ok(())
     }
 
-    /// Computes the cells, and returns the counts of the points.
+    /// Computes the cells of the grid, and returns the counts of its points.
     ///
     /// # Errors
-    /// No memory; the driver's error. The grid is then lost.
+    /// The device has too little memory, or the driver fails. The grid is then lost.
     pub fn finish(&mut self) -> Result<VoxelCounters, DeviceFault> {
         let points = self.cloud_facts.points;
         // SAFETY: as in `add`.
@@ -243,31 +245,31 @@ impl GpuVoxelizer {
         Ok(self.builder.readback.unusable(0))
     }
 
-    /// Number of values that the type of the last written dense grid can't hold, and that became its greatest or least
-    /// value.
+    /// Number of values beyond the range of the last written dense grid's type, written as the greatest or least value
+    /// of the type.
     pub fn saturated(&self) -> u64 {
         self.saturated.get()
     }
 
-    /// Number of occupied cells in the output. They are not counted in layout `bits`.
+    /// Number of occupied cells in the output; 0 in layout `bits`, where the cells are not counted.
     pub fn voxels(&self) -> usize {
         self.voxels
     }
 
-    /// The form and size of the output of the grid that was finished last.
+    /// The columns of the output, and its number of rows for the grid that was finished last.
     pub fn layout(&self) -> &Layout {
         &self.output
     }
 
-    /// Writes the occupied cells in cell order: x y z of each to `coords`, and a value for each channel of each to
-    /// `features`.
+    /// Writes the occupied cells in cell order: the cell indices x, y, z to `coords`, and a value for each channel to
+    /// `features`, cell by cell.
     ///
     /// # Errors
     /// The driver's error.
     ///
     /// # Panics
-    /// If `coords` does not have 3 elements for each of the [`voxels`](Self::voxels), or `features` not C; if the layout is
-    /// not `coo`.
+    /// If `coords` does not have 3 elements for each of the [`voxels`](Self::voxels), or `features` not C elements for
+    /// each; if the layout is not `coo`.
     pub fn write_coo(&self, coords: &mut [i32], features: &mut [f32]) -> Result<(), DeviceFault> {
         let columns = self.spec.channels.len();
         assert_eq!(
@@ -322,11 +324,11 @@ impl GpuVoxelizer {
         Ok(())
     }
 
-    /// Writes the grid to the beginning of `out`, which grows if needed: the tensor `[C, X, Y, Z]` of the configuration's
-    /// type, or the bitmap. Waits until the grid is there.
+    /// Writes the grid to the beginning of `out`, which grows if needed: the tensor `[C, X, Y, Z]` of the
+    /// configuration's type, or the bitmap. Waits until the copy is done.
     ///
     /// # Errors
-    /// `out` is on another device; no memory; the driver's error.
+    /// `out` is on another device; too little device memory; the driver's error.
     ///
     /// # Panics
     /// If the layout is `coo`: see [`write_coo_on_device`](Self::write_coo_on_device).
@@ -361,11 +363,11 @@ impl GpuVoxelizer {
         }
     }
 
-    /// Writes the occupied cells to the beginning of two buffers on the device, as [`write_coo`](Self::write_coo) does on
-    /// the host. The buffers grow if needed. Waits until the cells are there.
+    /// Writes the occupied cells to the beginning of two buffers on the device, as [`write_coo`](Self::write_coo) does
+    /// on the host. The buffers grow if needed. Waits until the copies are done.
     ///
     /// # Errors
-    /// A buffer is on another device; no memory; the driver's error.
+    /// A buffer is on another device; too little device memory; the driver's error.
     ///
     /// # Panics
     /// If the layout is not `coo`.
@@ -392,7 +394,8 @@ impl GpuVoxelizer {
     }
 }
 
-/// Enqueues the copy of a cloud to the device, and writes the places of its fields to `params` and `fields`.
+/// Enqueues the copy of a cloud to the device, and writes the address, stride and type of each of its fields to
+/// `params` and `fields`.
 ///
 /// # Safety
 /// The cloud's memory is neither written nor freed until the stream is synchronized.

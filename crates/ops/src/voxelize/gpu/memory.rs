@@ -1,4 +1,5 @@
-//! The memory of grids on a device: two states that take turns, so that each grid clears the state of the grid before.
+//! The memory of grids on a device: two double-buffered states, so that the previous grid can be cleared while the next
+//! grid is made.
 
 use super::super::channel::Output;
 use super::super::spec::Spec;
@@ -8,45 +9,47 @@ use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
 
 /// Bytes of a bitmap above which only its touched words are cleared. It is faster to clear a smaller bitmap as a whole.
 const BYTES_CLEARED_WHOLE: usize = 16 << 20;
-/// Bytes above which bitmaps are cleared before they are used. Smaller bitmaps are double-buffered: one half is cleared
-/// while the other is used, which saves a launch.
+/// Size of the grids' counters and bitmaps, bytes, above which bitmaps are cleared before they are used. Smaller
+/// bitmaps are double-buffered: one half is cleared while the other is used, which saves a launch.
 const BYTES_CLEARED_MEANWHILE: usize = 4 << 20;
-/// Bytes above which dense outputs are not double-buffered.
+/// Size of the dense outputs, bytes, above which they are not double-buffered.
 const BYTES_DOUBLE_BUFFERED: usize = 128 << 20;
 
-/// The way in which the occupied cells are found, and the cells of the grid before are cleared.
+/// The way in which the occupied cells are found, and the cells of the previous grid are cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
-    /// Bitmaps: double-buffered if they are small, else a single one that is cleared first.
+    /// Bitmaps: double-buffered if they are small, else a single bitmap for each grid, which is cleared first.
     Bitmaps,
     /// Double-buffered dense outputs, without bitmaps.
     PingPongOutputs,
 }
 
-/// The product that is made of the points.
+/// The output that is made of the points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Product {
-    /// The bitmaps.
+    /// The bitmaps of the occupied cells.
     Bits,
-    /// The features of the occupied cells in cell order, with their coordinates or their indices.
+    /// The features of the occupied cells in cell order, and the cells' x, y, z (`coords`) or only their indices.
     Rows { coords: bool },
-    /// Every cell, in [`Dense`](super::dense::Dense).
+    /// A tensor of every cell, in [`Dense`](super::dense::Dense).
     Dense(Dtype),
 }
 
-/// The memory that a grid needs while it is made, and that the next grid needs to clear up after it.
+/// Memory of the grids of one launch. The next grids read it to clear what these grids wrote.
 pub(super) struct State {
-    /// Cell of each point. If several points are in one group of cells, only one of them may have a cell here.
+    /// Cell of each point. If several points are in one group of neighbouring cells, the cell of only one of these
+    /// points may be saved.
     pub(super) cells: DeviceBuf,
     /// Number of points in [`Self::cells`]; 0: no cells were saved.
     pub(super) saved: usize,
-    /// The first point of each cloud, if the clouds differ in length.
+    /// Index of the first point of each cloud, uint32, if the clouds differ in length: see `has_starts`.
     pub(super) starts: DeviceBuf,
     pub(super) has_starts: bool,
-    /// The occupied cells in cell order, and the first row of each grid.
+    /// The occupied cells in cell order, uint32.
     pub(super) order: DeviceBuf,
+    /// Index of each grid's first row, followed by the total number of rows, uint32.
     pub(super) rows: DeviceBuf,
-    /// Points of a grid; the most of any grid if they differ.
+    /// Number of points of each grid; of the largest grid if they differ.
     pub(super) points: usize,
     pub(super) grids: usize,
 }
@@ -66,7 +69,7 @@ impl State {
         }
     }
 
-    /// The first point of each cloud; null if the clouds don't differ in length.
+    /// Address of the index of each cloud's first point; null if the clouds don't differ in length.
     pub(super) fn first_points(&self) -> DevicePtr<'_> {
         match self.has_starts {
             true => self.starts.pointer(),
@@ -74,13 +77,14 @@ impl State {
         }
     }
 
-    /// Points of a grid whose cells were saved.
+    /// Number of points of each grid whose cells were saved; 0 if no cells were saved.
     pub(super) fn saved_points(&self) -> u32 {
         if self.saved > 0 { self.points as u32 } else { 0 }
     }
 }
 
-/// The memory in which grids are made, for any product. It grows with the largest grids so far, and is reused.
+/// The memory in which grids are made, for any output ([`Product`]). It grows with the largest grids so far, and is
+/// reused.
 pub(super) struct GridMemory {
     pub(super) gpu: Gpu,
     pub(super) budget: Budget,
@@ -88,9 +92,10 @@ pub(super) struct GridMemory {
     pub(super) method: Method,
     pub(super) sizes: Sizes,
     pub(super) states: [State; 2],
-    /// Counters, counts and bitmaps: a buffer for each state, or the first for both states. See [`Sizes::layout`].
+    /// Counters, counts and bitmaps: a buffer for each state, or the first buffer for both states. See
+    /// [`Sizes::layout`].
     pub(super) memories: [DeviceBuf; 2],
-    /// Index of the half of each pair that the current grids are in.
+    /// Index of the current grids in [`Self::states`] and, if there are two, in [`Self::memories`].
     pub(super) half: usize,
     /// True if the content of the states is not known, as after a call that failed.
     pub(super) is_dirty: bool,
@@ -113,7 +118,7 @@ impl GridMemory {
         }
     }
 
-    /// Frees all memory.
+    /// Frees the device memory of both states.
     pub(super) fn release(&mut self) {
         for state in &mut self.states {
             for buffer in [&mut state.cells, &mut state.starts, &mut state.order, &mut state.rows] {
@@ -124,7 +129,7 @@ impl GridMemory {
         self.is_dirty = true;
     }
 
-    /// Chooses the method for a product and a number of grids. After a change the content of the states is of no use.
+    /// Chooses the method for an output and a number of grids. A change marks the content of the states as not known.
     pub(super) fn prepare(&mut self, spec: &Spec, product: Product, grids: usize) {
         let cells = self.sizes.cells;
         let is_occupancy = matches!(spec.outputs[..], [Output::One]);
@@ -145,18 +150,18 @@ impl GridMemory {
         self.is_dirty = true;
     }
 
-    /// Returns true if there is one bitmap of each grid, which is cleared before it is used.
+    /// True if each grid has a single bitmap, which is cleared before use, instead of two that are used alternately.
     pub(super) fn clears_first(&self) -> bool {
         let [.., bytes] = self.sizes.layout(self.laid_out());
         bytes > BYTES_CLEARED_MEANWHILE && !self.clears_by_cells()
     }
 
-    /// Counters, counts and bitmaps of the current grids.
+    /// The buffer with the counters, counts and bitmaps of the current grids.
     pub(super) fn memory(&self) -> &DeviceBuf {
         &self.memories[self.memory_half()]
     }
 
-    /// Index of the memory that the current grids are in.
+    /// Index of the current grids in [`Self::memories`].
     pub(super) fn memory_half(&self) -> usize {
         if self.clears_first() { 0 } else { self.half }
     }
@@ -166,7 +171,7 @@ impl GridMemory {
         &self.states[self.half]
     }
 
-    /// The state of the grids before.
+    /// The state of the previous grids.
     pub(super) fn previous(&self) -> &State {
         &self.states[1 - self.half]
     }
@@ -176,7 +181,7 @@ impl GridMemory {
         self.states[0].grids.max(self.states[1].grids)
     }
 
-    /// Returns true if the dense output is the occupancy alone, for which no rows are needed.
+    /// True if the output is a dense tensor of the occupancy alone, for which no rows are needed.
     pub(super) fn is_occupancy(&self, spec: &Spec) -> bool {
         matches!(self.product, Product::Dense(_)) && matches!(spec.outputs[..], [Output::One])
     }
@@ -193,14 +198,15 @@ impl GridMemory {
         self.sizes.words * 4 > BYTES_CLEARED_WHOLE && self.laid_out() == 1
     }
 
-    /// Returns true if the operation may hold two outputs of `bytes` bytes.
+    /// True if outputs of `bytes` bytes are small enough to double-buffer, and the budget has room for them.
     fn can_double_buffer(&self, bytes: usize) -> bool {
         let limit = self.budget.limit().unwrap_or(usize::MAX);
         bytes <= BYTES_DOUBLE_BUFFERED && 3 * bytes <= limit
     }
 
-    /// Starts `grids` grids without points. Returns true if all memory was cleared, so that no grid before is left. If the
-    /// clouds differ in length, `starts` has the first point of each cloud, and then the number of all points.
+    /// Starts `grids` grids without points. If the clouds differ in their number of points, `starts` has the index of
+    /// each cloud's first point, followed by the total number of points. Returns true if all memory was cleared, so
+    /// that nothing of earlier grids is left.
     pub(super) fn begin(&mut self, grids: usize, starts: Option<&[u32]>) -> Result<bool, DeviceFault> {
         self.half = 1 - self.half;
         let [.., bytes] = self.sizes.layout(grids);

@@ -34,7 +34,7 @@ pub enum VoxelizeError {
     /// The configuration is not allowed, or asks for more than the kernels take.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The cloud can't be part of the grid, which stays as it was.
+    /// The cloud can't be part of the grid. The grid is unchanged.
     #[error(transparent)]
     Cloud(#[from] CloudError),
     /// The device failed. The grid is lost.
@@ -49,7 +49,7 @@ impl From<PointCloudError> for VoxelizeError {
 }
 
 impl VoxelizeError {
-    /// True if memory of the device was lacking, and the device can go on.
+    /// True if the device had too little memory, but can go on.
     pub fn is_memory(&self) -> bool {
         matches!(self, Self::Gpu(error) if error.is_memory())
     }
@@ -72,8 +72,8 @@ fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
     }
 }
 
-/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and zeros. Returns the
-/// number of features that the type can't hold.
+/// Writes every element of a dense tensor of `columns` channels: the features of the occupied cells, and 0 in empty
+/// cells. Returns the number of features that the type can't hold.
 fn scatter<E: Element>(order: &[u8], features: &[u8], columns: usize, out: &mut [E]) -> u64 {
     super::write::clear(out);
     // An empty slice may not be aligned for the casts.

@@ -1,28 +1,32 @@
-//! The kernels of `kernels/voxelize.cu` and their parameters, which are documented there.
+//! The kernels of `kernels/voxelize.cu` and their parameters, which are documented in that file. A struct has the same
+//! layout in both languages.
 
 use super::super::channel::Output;
 use robocache_device::gpu::{DevicePtr, Params};
 use robocache_kernels::Kernel;
 
-/// The most fields other than x, y and z that channels can be computed from.
+/// Greatest number of fields beside x, y and z that channels can be computed from.
 pub(super) const MAX_FIELDS: usize = 16;
 const MAX_SUMS: usize = MAX_FIELDS + 3;
 const MAX_EXTREMES: usize = 2 * MAX_SUMS;
-/// The most channels: two of points, three of each coordinate and field, and room to make the structs a multiple of 16
-/// bytes.
+/// Greatest number of channels: occupancy and count, mean, max and min of each coordinate and field, and padding that
+/// makes the structs a multiple of 16 bytes.
 pub(super) const MAX_CHANNELS: usize = 2 + 3 * MAX_SUMS + 5;
 
-/// Threads of a block: of most kernels, of [`POINTS`] and [`CELLS`], and of [`RANK`].
+/// Threads of a block of most kernels.
 pub(super) const BLOCK: u32 = 256;
+/// Threads of a block of [`POINTS`] and [`CELLS`].
 pub(super) const POINT_BLOCK: u32 = 512;
+/// Threads of a block of [`RANK`].
 pub(super) const RANK_BLOCK: u32 = 512;
 
 /// Number of copies of a grid's four counters, which the host adds up.
 pub(super) const COUNTER_SLOTS: usize = 8;
-/// The most superblocks that a grid is divided into.
+/// Greatest number of superblocks of a grid. A superblock is a run of bitmap words that one block of [`RANK`] ranks.
 pub(super) const MAX_SUPERBLOCKS: usize = 1024;
 
-/// Arrangement of coordinates. Arrays of kernels have a kernel for each, in this order.
+/// Arrangement of a cloud's coordinates in memory. Each array of kernels, such as [`POINTS`], has one kernel for each
+/// arrangement, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Any,
@@ -107,9 +111,11 @@ pub(super) struct PointsParams<'a> {
     pub(super) unused: u32,
 }
 
-/// Values of [`PointsParams::save`].
+/// Value of [`PointsParams::save`]: no cells are saved.
 pub(super) const SAVE_NONE: u32 = 0;
+/// Value of [`PointsParams::save`]: the cell of every point is saved.
 pub(super) const SAVE_ALL: u32 = 1;
+/// Value of [`PointsParams::save`]: of a group of neighbouring cells, only the first is saved.
 pub(super) const SAVE_FIRST: u32 = 2;
 
 #[repr(C)]
@@ -250,10 +256,13 @@ impl Default for Channels<'_> {
     }
 }
 
-/// Values of [`Channels::outputs`].
+/// Code of [`Output::One`] in [`Channels::outputs`].
 const OUTPUT_ONE: u8 = 0;
+/// Code of [`Output::Count`] in [`Channels::outputs`].
 const OUTPUT_COUNT: u8 = 1;
+/// Code of [`Output::Mean`] in [`Channels::outputs`].
 const OUTPUT_MEAN: u8 = 2;
+/// Code of [`Output::Extreme`] in [`Channels::outputs`].
 const OUTPUT_EXTREME: u8 = 3;
 
 /// The code of an output for [`Channels::outputs`], and the index of its sum or extreme for [`Channels::places`].

@@ -1,4 +1,5 @@
-//! The cells of points: found, counted in bitmaps, and saved for the kernels that need them later.
+//! The cells of points: found, marked in bitmaps, and saved for the kernels that need them later. The first launch for
+//! a grid also clears the state of the previous grid.
 
 use super::super::spec::Spec;
 use super::memory::{GridMemory, Product};
@@ -6,19 +7,19 @@ use super::params::{CloudParams, Fields, POINT_BLOCK, POINTS, PointsParams, SAVE
 use super::source::kernel_form;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr};
 
-/// Clouds on the device: one of the only grid, or one of each grid.
+/// Clouds on the device: one cloud of the only grid, or one cloud of each of several grids.
 #[derive(Clone, Copy)]
 pub(super) struct CloudsOnDevice<'a> {
     pub(super) cloud: CloudParams<'a>,
     pub(super) fields: Fields<'a>,
-    /// The most points of a cloud.
+    /// Number of points of the largest cloud.
     pub(super) longest: usize,
     /// Number of points of all clouds.
     pub(super) total: usize,
 }
 
 impl CloudsOnDevice<'_> {
-    /// The parameters of the clouds of the current grids.
+    /// The kernel parameters of these clouds, as the clouds of the current grids.
     pub(super) fn params<'b>(&'b self, memory: &'b GridMemory) -> CloudParams<'b> {
         CloudParams {
             starts: memory.state().first_points(),
@@ -27,29 +28,30 @@ impl CloudsOnDevice<'_> {
         }
     }
 
-    /// The same clouds, with any lifetime of the points' memory.
+    /// Returns the same clouds with another lifetime of the points' memory.
     ///
     /// # Safety
-    /// The points are there, and stay where they are, for as long as they are used.
+    /// The memory of the points is neither freed nor moved while the result is in use.
     pub(super) unsafe fn outliving<'b>(self) -> CloudsOnDevice<'b> {
         // SAFETY: only the lifetime changes.
         unsafe { std::mem::transmute::<CloudsOnDevice<'_>, CloudsOnDevice<'b>>(self) }
     }
 }
 
-/// Clouds that were added, and the place of their cells.
+/// Clouds that were added to the current grids, and the offset of their cells among the saved cells.
 pub(super) struct Added<'a> {
     pub(super) clouds: CloudsOnDevice<'a>,
-    /// Index of their first point among the points of the grid; 0 in a batch.
+    /// Index of the clouds' first point among the points of the grid; 0 in a batch.
     pub(super) first: usize,
 }
 
 /// The choice of points whose cells are saved.
 #[derive(Clone, Copy)]
 pub(super) struct Saving {
-    /// One of the `SAVE_` constants.
+    /// The choice as a parameter of the kernel: [`SAVE_NONE`], [`SAVE_ALL`] or [`SAVE_FIRST`].
     pub(super) which: u32,
-    /// Mask of a group of neighbouring cells, of which only the first is saved, shifted to bit 0.
+    /// Mask with a bit for each cell of a group of neighbouring cells, such as 0xff for eight. Only the first cell of a
+    /// group is saved.
     pub(super) group: u32,
 }
 
@@ -77,7 +79,7 @@ impl Saving {
     }
 }
 
-/// The parameters that all clouds of an input share.
+/// The kernel parameters that all clouds of an input share: the grid and the extrinsic.
 pub(super) fn cloud_params<'a>(spec: &Spec, input: usize) -> CloudParams<'a> {
     let grid = &spec.grid;
     let [_, ny, nz] = grid.shape().map(|n| n as u32);
@@ -98,22 +100,22 @@ pub(super) fn cloud_params<'a>(spec: &Spec, input: usize) -> CloudParams<'a> {
     cloud
 }
 
-/// The clouds of the current grids, and whether the state of the grids before is cleared.
+/// The clouds of the current grids, and whether the state of the previous grids is cleared.
 #[derive(Default)]
 pub(super) struct Points {
     pub(super) added: Vec<Added<'static>>,
-    /// True if the state of the grids before was already cleared.
+    /// True if a launch for the current grids has cleared the state of the previous grids.
     has_cleared: bool,
 }
 
 impl Points {
-    /// Starts grids without points.
+    /// Starts grids without points. The state of the previous grids is still to be cleared.
     pub(super) fn begin(&mut self) {
         self.added.clear();
         self.has_cleared = false;
     }
 
-    /// Makes room for the cells of clouds, and chooses the points whose cells are saved.
+    /// Chooses the points whose cells are saved, and makes room for these cells.
     pub(super) fn save(
         &self,
         memory: &mut GridMemory,
@@ -133,7 +135,7 @@ impl Points {
         Ok((Added { clouds, first }, saving))
     }
 
-    /// Clears the state of the grids before, unless the launch for a cloud has done so.
+    /// Clears the state of the previous grids, unless the launch for a cloud has done so.
     ///
     /// # Safety
     /// `memory` is the memory of the current grids.
@@ -145,7 +147,8 @@ impl Points {
         unsafe { self.launch(memory, spec, &cloud_params(spec, 0), 0, Saving::NONE) }
     }
 
-    /// Enqueues the search for the cells of points. `first` is the index of their first point among the points of the grid.
+    /// Enqueues the kernel that finds the cells of a cloud's points. `first` is the index of the cloud's first point
+    /// among the points of the grid.
     ///
     /// # Safety
     /// The memory of the points is neither written nor freed until the stream is synchronized.
@@ -207,7 +210,7 @@ impl Points {
     }
 }
 
-/// Makes room for `bytes` bytes and keeps the first `used`.
+/// Makes room for `bytes` bytes in a buffer, and keeps its first `used` bytes.
 fn keep_and_reserve(buffer: &mut DeviceBuf, budget: &Budget, [used, bytes]: [usize; 2]) -> Result<(), DeviceFault> {
     if bytes <= buffer.capacity() || used == 0 {
         return buffer.reserve(bytes);

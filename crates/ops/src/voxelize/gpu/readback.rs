@@ -1,4 +1,5 @@
-//! Copies of the counters and of each grid's first row to the host.
+//! Copies of the counters and of each grid's first row to the host. A copy is read only after its event, or after the
+//! stream is synchronized.
 
 use super::super::VoxelCounters;
 use super::super::spec::Spec;
@@ -6,22 +7,24 @@ use super::memory::GridMemory;
 use super::sizes::{COUNTER_BYTES, Sizes};
 use robocache_device::gpu::{DeviceFault, Event, Gpu, PinnedBuf};
 
-/// Destination of the counters and the first rows.
+/// Choice whether the counters and the first rows are copied to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// The host, to which they are copied.
+    /// The counters and the first rows are copied to the host.
     Read,
-    /// The device, on which they stay.
+    /// The counters and the first rows stay on the device.
     Stays,
 }
 
 /// The counters on the host, as [`Sizes`] lays them out, and the first row of each grid.
 pub(super) struct Readback {
     memory: PinnedBuf,
+    /// Event after the copy of the counters and the first rows.
     ready: Event,
-    /// Event of the counts of unusable values, which come with the sums, later than the rest.
+    /// Event after the copy of the counts of unusable values, which are counted with the sums, after the other
+    /// counters.
     unusable_ready: Event,
-    /// Sizes and number of the grids whose counters these are.
+    /// Sizes and number of the grids whose counters are in `memory`.
     of: (Sizes, usize),
 }
 
@@ -53,7 +56,7 @@ impl Readback {
         self.ready.record()
     }
 
-    /// Enqueues another copy of the counts of unusable values, for sums that came after [`Self::read_head`].
+    /// Enqueues another copy of the counts of unusable values, for sums that were enqueued after [`Self::read_head`].
     pub(super) fn read_unusable(&mut self, memory: &GridMemory) -> Result<(), DeviceFault> {
         let grids = memory.laid_out();
         let [from, until] = [memory.sizes.unusable(grids), memory.sizes.saturated(grids)];
@@ -71,7 +74,7 @@ impl Readback {
         self.unusable_ready.wait()
     }
 
-    /// Enqueues the copy of the number of values that the type of the only grid's dense output can't hold.
+    /// Enqueues the copy of the number of values beyond the range of the single grid's element type.
     pub(super) fn read_saturated(&mut self, memory: &GridMemory) -> Result<(), DeviceFault> {
         let at = memory.sizes.saturated(1);
         // SAFETY: the memory is read after the stream is synchronized, and is this value's own.
@@ -96,22 +99,22 @@ impl Readback {
         }
     }
 
-    /// Number of unusable values of each field, in the order of the plan.
+    /// Number of a grid's unusable values of each field, in the order of `Plan::fields`.
     pub(super) fn unusable(&self, grid: usize) -> &[u64] {
         let (sizes, grids) = self.of;
         let at = sizes.unusable(grids) + grid * sizes.fields * 8;
         bytemuck::cast_slice(&self.memory.bytes()[at..][..sizes.fields * 8])
     }
 
-    /// Number of values that the type of a dense output on the device can't hold, if it was written before the counters
-    /// were read.
+    /// Number of values that the type of a grid's dense output on the device can't hold, if the output was written
+    /// before the counters were read.
     pub(super) fn saturated(&self, grid: usize) -> u64 {
         let (sizes, grids) = self.of;
         let at = sizes.saturated(grids) + grid * 8;
         bytemuck::pod_read_unaligned(&self.memory.bytes()[at..][..8])
     }
 
-    /// The first row of a grid; for the index after the last grid, the number of all rows.
+    /// Index of a grid's first row; for the index after the last grid, the total number of rows.
     pub(super) fn first_row(&self, grid: usize) -> usize {
         let (sizes, grids) = self.of;
         let [_, counts, ..] = sizes.layout(grids);

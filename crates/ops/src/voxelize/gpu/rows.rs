@@ -1,4 +1,5 @@
 //! The rows of the occupied cells: their ranks, their sums and extremes, and the features that are made of these.
+//! Within a grid, a cell's row is the cell's rank, so rows are in cell order.
 
 use super::super::plan::{Plan, Source};
 use super::super::quantum::power_of_two;
@@ -9,17 +10,17 @@ use super::points::Added;
 use super::source::kernel_form;
 use robocache_device::gpu::{Budget, DeviceBuf, DeviceFault, DevicePtr, Gpu};
 
-/// The memory of rows.
+/// Device memory of the rows of the occupied cells.
 pub(super) struct Rows {
-    /// Number of occupied cells before each group of 4 words.
+    /// Number of occupied cells before each group of 4 bitmap words.
     ranks: DeviceBuf,
     sums: DeviceBuf,
     keys: DeviceBuf,
-    /// The values that the sums of fields can't take: see the kernel.
+    /// Sum of the high parts of large values, and number of unusable values, for each row and each sum of a field.
     exceptions: DeviceBuf,
     coords: DeviceBuf,
     features: DeviceBuf,
-    /// Number of rows that there is room for.
+    /// Number of rows that the buffers have room for.
     pub(super) capacity: usize,
 }
 
@@ -37,7 +38,7 @@ impl Rows {
         }
     }
 
-    /// Frees all memory.
+    /// Frees the device memory of the rows.
     pub(super) fn release(&mut self) {
         for buffer in [
             &mut self.ranks,
@@ -122,7 +123,7 @@ impl Rows {
         }
     }
 
-    /// Enqueues the addition of the points to the sums of their cells.
+    /// Enqueues the kernels that add the points to the sums and extremes of their cells.
     ///
     /// # Safety
     /// The memory of the points is neither written nor freed until the stream is synchronized.
@@ -176,7 +177,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Enqueues the writing of the features of the rows, and with `coords` of their coordinates.
+    /// Enqueues the kernel that writes the features of the rows and, if `coords`, their cell indices x, y, z.
     pub(super) fn launch_features(
         &self,
         memory: &GridMemory,
@@ -202,7 +203,7 @@ impl Rows {
         unsafe { memory.gpu.launch(FEATURES, [blocks, 1, 1], BLOCK, &params) }
     }
 
-    /// Describes how channels are made of the sums and extremes.
+    /// The kernel parameters that describe how channels are made of the sums and extremes.
     pub(super) fn channels(&self, spec: &Spec, clouds: &GridClouds) -> Channels<'_> {
         let plan = &spec.plan;
         let mut channels = Channels {
@@ -224,34 +225,34 @@ impl Rows {
         channels
     }
 
-    /// x y z of each row.
+    /// Cell indices x, y, z of each row, int32.
     pub(super) fn coords(&self) -> &DeviceBuf {
         &self.coords
     }
 
-    /// A value for each channel of each row.
+    /// A value for each channel of each row, float32.
     pub(super) fn features(&self) -> &DeviceBuf {
         &self.features
     }
 }
 
-/// The most rows of a grid.
+/// Greatest number of rows of a grid: `max_voxels`, but not more than a uint32 can hold.
 fn limit(spec: &Spec) -> u32 {
     u32::try_from(spec.max_voxels).unwrap_or(u32::MAX)
 }
 
-/// Number of planes of [`Rows::exceptions`].
+/// Number of planes of [`Rows::exceptions`]: two for each sum of a field.
 fn planes(plan: &Plan) -> usize {
     2 * plan.field_sums()
 }
 
-/// A bit for each extreme: 1 for a greatest value, 0 for a least.
+/// Bit mask of the plan's extremes: bit `i` is 1 if extreme `i` is a greatest value, 0 if it is a least value.
 fn greatest(plan: &Plan) -> u64 {
     let extremes = plan.extremes.iter().enumerate();
     extremes.fold(0, |bits, (i, extreme)| bits | u64::from(extreme.greatest) << i)
 }
 
-/// Parameters with the sources of the sums and extremes, and the scales of the sums.
+/// Kernel parameters with the sources of the sums and extremes, and the scales of the sums.
 fn sources<'a>(spec: &Spec, clouds: &GridClouds) -> SumsParams<'a> {
     let code = |source: Source| match source {
         Source::Axis(axis) => axis as u8,

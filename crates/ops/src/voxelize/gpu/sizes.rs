@@ -1,23 +1,25 @@
-//! The layout of counters, counts and bitmaps in the memory of grids.
+//! The layout of counters, counts and bitmaps in the memory of grids. The counters come first, and the aligned bitmaps
+//! last.
 
 use super::params::{COUNTER_SLOTS, MAX_SUPERBLOCKS, RANK_BLOCK};
 use robocache_device::Dtype;
 
-/// Binary logarithm of the words of the smallest superblock: two words for each thread of a block of [`RANK`].
+/// Binary logarithm of the number of bitmap words in the smallest superblock, which one block of `RANK` ranks: two
+/// words for each thread.
 const SUPERBLOCK_SHIFT: u32 = RANK_BLOCK.ilog2() + 1;
-/// The sizes of a grid's bitmap.
+/// The numbers of cells, bitmap words, superblocks and fields of a grid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) cells: usize,
     pub(super) words: usize,
     pub(super) superblocks: usize,
     pub(super) shift: u32,
-    /// Fields beside x, y and z.
+    /// Number of fields beside x, y and z that channels are computed from.
     pub(super) fields: usize,
 }
 
 impl Sizes {
-    /// The sizes of a grid without a bitmap.
+    /// Returns the sizes of a grid without a bitmap.
     pub(super) fn without_bitmap(cells: usize, fields: usize) -> Self {
         Self {
             cells,
@@ -44,7 +46,8 @@ impl Sizes {
         }
     }
 
-    /// Byte offsets of counters, counts and words in the memory of a state of `grids` grids, and its end.
+    /// Byte offsets of the counters, the superblocks' counts and the bitmap words of `grids` grids in a state's memory,
+    /// followed by the size of this memory, bytes.
     pub(super) fn layout(&self, grids: usize) -> [usize; 4] {
         let counts = self.saturated(grids) + grids * 8;
         let words = (counts + grids * self.superblocks * 4).next_multiple_of(ALIGNMENT);
@@ -62,8 +65,8 @@ impl Sizes {
         self.unusable(grids) + grids * self.fields * 8
     }
 
-    /// Mask of the cells that share a sector, 32 bytes of a dense output; of a single cell, if a grid is not a whole number
-    /// of sectors.
+    /// Mask with a bit for each cell that a sector (32 bytes) of a dense output holds; 1 if a grid is not a whole
+    /// number of sectors.
     pub(super) fn sector_mask(&self, dtype: Dtype) -> u32 {
         match 32 / dtype.size() {
             cells if !self.cells.is_multiple_of(cells) => 1,

@@ -1,4 +1,5 @@
-//! Arrangement of clouds' fields, in messages and on a device.
+//! Arrangement of clouds' fields, in messages and on a device. Clouds are uploaded as they lie in the message; only
+//! wide tensors are packed.
 
 use super::super::plan::Plan;
 use super::params::{CloudParams, Column, Fields, Form, MAX_FIELDS};
@@ -11,11 +12,11 @@ const MAX_COLUMNS: usize = 3 + MAX_FIELDS;
 /// Alignment of columns on a device, bytes.
 const ALIGNMENT: usize = 256;
 
-/// A field that the channels need: x, y or z, or a field of the plan.
+/// Type and position of a field that the channels need: x, y or z, or a field of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needed {
     dtype: Dtype,
-    /// Index of the first value among interleaved values; 0 if fields are not interleaved.
+    /// Index of the field's value among a point's interleaved values; 0 if fields are not interleaved.
     first: usize,
 }
 
@@ -24,7 +25,7 @@ fn names(plan: &Plan) -> impl Iterator<Item = &str> {
     ["x", "y", "z"].into_iter().chain(fields)
 }
 
-/// Arrangement of a cloud's fields. Clouds of one form can be put one after the other on a device.
+/// Arrangement of a cloud's fields. Clouds with equal arrangements can be put one after the other on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CloudForm {
     needed: [Needed; MAX_COLUMNS],
@@ -35,18 +36,18 @@ pub(super) struct CloudForm {
     is_packed: bool,
 }
 
-/// Place that a cloud is copied to.
+/// Buffer that a cloud is copied to, and the position of the cloud in it.
 #[derive(Clone, Copy)]
 pub(super) struct Destination<'a> {
     pub(super) buffer: &'a DeviceBuf,
-    /// Index in the buffer of the cloud's first point.
+    /// Index of the cloud's first point among the points in the buffer.
     pub(super) first: usize,
     /// Number of points of all clouds in the buffer.
     pub(super) points: usize,
 }
 
 impl CloudForm {
-    /// Reads the form of a cloud.
+    /// Reads the arrangement of a cloud's fields. Fails if a needed field is missing.
     pub(super) fn of(plan: &Plan, cloud: &HostCloud<'_>) -> Result<Self, PointCloudError> {
         let interleaved = cloud.tensor().map_or(0, |(_, columns)| columns);
         let mut form = Self {
@@ -69,12 +70,12 @@ impl CloudForm {
         Ok(form)
     }
 
-    /// Elements from point to point, if fields are interleaved on the device.
+    /// Number of elements from point to point, if fields are interleaved on the device.
     fn columns(&self) -> usize {
         if self.is_packed { self.count } else { self.interleaved }
     }
 
-    /// Byte offset of the `i`-th needed field in a buffer of `points` points, and the bytes from value to value.
+    /// Byte offset of the `i`-th needed field in a buffer of `points` points, and the bytes from one value to the next.
     fn offset_and_stride(&self, i: usize, points: usize) -> (usize, usize) {
         let size = self.needed[i].dtype.size();
         if self.interleaved > 0 {
@@ -95,7 +96,8 @@ impl CloudForm {
         last + (points * size).next_multiple_of(ALIGNMENT)
     }
 
-    /// Writes the places of the fields of `points` points, which lie from `begin` on, to `cloud` and `fields`.
+    /// Writes the address, stride and type of each field of `points` points, which lie from `begin` on, to `cloud` and
+    /// `fields`.
     pub(super) fn describe<'a>(
         &self,
         begin: DevicePtr<'a>,
@@ -117,7 +119,7 @@ impl CloudForm {
         }
     }
 
-    /// Enqueues the copy of a cloud, which has this form.
+    /// Enqueues the copy of a cloud that has this arrangement.
     ///
     /// # Safety
     /// The message, whose memory may be page-locked, is neither written nor freed until the stream is synchronized.
@@ -140,7 +142,7 @@ impl CloudForm {
             return buffer.upload_made(at, (cloud.len() * row, row), &pack);
         }
         for (i, name) in names(plan).enumerate() {
-            // The form was read from the same fields, so the field is there.
+            // The arrangement was read from the same fields, so no field is missing.
             let Ok(field) = cloud.field(name) else { continue };
             let (begin, size) = self.offset_and_stride(i, points);
             // SAFETY: as the caller promises.
@@ -149,7 +151,7 @@ impl CloudForm {
         Ok(())
     }
 
-    /// Copies the needed columns of a tensor's first rows, as many rows as `to` has room for.
+    /// Copies the needed columns of a tensor's first points: as many points as fit `to`.
     fn pack(&self, from: &[u8], to: &mut [u8]) {
         let size = self.needed[0].dtype.size();
         let rows = from.chunks_exact(self.interleaved * size);
@@ -176,7 +178,7 @@ pub(super) fn kernel_form(cloud: &CloudParams<'_>) -> Form {
     }
 }
 
-/// Writes the places of the fields that the channels need, of points on a device, to `cloud` and `fields`.
+/// Writes the address, stride and type of each needed field of points on a device to `cloud` and `fields`.
 pub(super) fn describe<'a>(
     plan: &Plan,
     points: &DeviceCloud<'a>,
@@ -201,7 +203,7 @@ pub(super) fn describe<'a>(
 /// Clouds of the same number of points each, one after the other in the memory of a device.
 #[derive(Clone, Copy)]
 pub struct DeviceClouds<'a> {
-    /// The points of all clouds.
+    /// The points of all clouds, as one cloud.
     pub(super) all: DeviceCloud<'a>,
     pub(super) clouds: usize,
     /// Number of points of each cloud.
@@ -224,11 +226,11 @@ pub enum DeviceInputError {
     },
 }
 
-/// The most clouds of one launch.
+/// Greatest number of clouds of one launch.
 pub(super) const MAX_CLOUDS: usize = 65_535;
 
 impl<'a> DeviceClouds<'a> {
-    /// Describes `clouds` clouds of `points` points each in a buffer. Among the fields are `x`, `y` and `z`.
+    /// Describes `clouds` clouds of `points` points each in a buffer. `fields` must include `x`, `y` and `z`.
     ///
     /// # Errors
     /// [`DeviceInputError`] if a field is not within the buffer or not aligned, or if there are too many clouds or points.

@@ -1,4 +1,5 @@
-//! Finding the driver's library, and what it can do.
+//! Finds the library of CUDA's driver, and the functions that it has. No function is called before it was looked up, since the
+//! binding panics if a function is missing.
 
 use super::super::{Kind, Unavailable};
 use super::Cuda;
@@ -6,11 +7,11 @@ use cudarc::driver::sys::{self, CUevent, CUresult};
 use cudarc::driver::{DriverError, result};
 use std::sync::OnceLock;
 
-/// The CUDA version of the oldest driver that takes the kernels: that of `kernels/*.cuda12.fatbin`.
+/// CUDA version that a driver must support, 12.0: the oldest for which the kernels are built, as `kernels/*.cuda12.fatbin`.
 const NEEDED: i32 = 12_000;
 
-/// The functions that every driver must have. They are looked up before the first call, since the binding panics when a missing one
-/// is called.
+/// The functions that every driver must have. All are looked up before any is called, since the binding panics if a missing
+/// function is called.
 const FUNCTIONS: [&str; 47] = [
     "cuInit",
     "cuDriverGetVersion",
@@ -61,7 +62,7 @@ const FUNCTIONS: [&str; 47] = [
     "cuThreadExchangeStreamCaptureMode",
 ];
 
-/// The driver, which is loaded once in a process and stays.
+/// Returns CUDA's driver, which is loaded at the first call in a process and stays loaded.
 pub(crate) fn driver() -> Result<&'static Cuda, Unavailable> {
     static DRIVER: OnceLock<Result<Cuda, Unavailable>> = OnceLock::new();
     DRIVER.get_or_init(probe).as_ref().map_err(Clone::clone)
@@ -95,13 +96,13 @@ fn probe() -> Result<Cuda, Unavailable> {
     }
 }
 
-/// True if the driver has a function, once it is known that there is a driver.
+/// True if the driver has `function`. The driver's library must have been found before this call.
 pub(super) fn has(function: &'static str) -> bool {
     find(function).is_ok()
 }
 
-/// Writes the time between two events to `ms`. The newer function came with CUDA 12.8. The function that it replaces is in every
-/// driver of CUDA 12, but not in the binding.
+/// Writes the time from the event `since` to the event `until` to `ms`. Calls `cuEventElapsedTime_v2` of CUDA 12.8 and later if the
+/// driver has it. Otherwise calls `cuEventElapsedTime`, which older drivers have, but the binding lacks.
 ///
 /// # Safety
 /// Both events live, and their context is that of the calling thread.

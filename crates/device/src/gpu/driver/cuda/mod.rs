@@ -1,6 +1,7 @@
 //! NVIDIA's driver, called through cudarc.
 //!
-//! Its library is loaded at run time, so that a program with it builds and runs on machines without one.
+//! The library is loaded at run time, so that programs build and run on machines without it. A call that was refused for lack of
+//! memory has done nothing; any other failure may have left work half done.
 
 mod library;
 mod sharing;
@@ -21,14 +22,14 @@ pub(super) struct Cuda {
     devices: usize,
 }
 
-/// First virtual architecture for which kernels themselves wait for the kernel before them: `wait_for_previous` of
-/// kernels/types.cuh. The image for CUDA 12 is of an older architecture.
+/// PTX target, 90 for `compute_90`. Kernels of this target and later ones call `wait_for_previous` of kernels/types.cuh, and so may
+/// start early. The image for CUDA 12 is of an older target.
 const WAITING_PTX: i32 = 90;
 
-/// First driver version that takes the images for CUDA 13.
+/// Version number of CUDA 13. Drivers of this version and later ones can load the kernel images for CUDA 13.
 const CUDA_13: i32 = 13_000;
 
-/// The calls that wait for work, or ask if it is done.
+/// Driver functions that wait for work, or ask if it is done.
 const WAITS: [&str; 3] = ["cuStreamSynchronize", "cuEventSynchronize", "cuEventQuery"];
 
 /// Returns a function that makes a [`Fault`] of `call` from the driver's error.
@@ -71,8 +72,8 @@ fn attribute(ordinal: usize, attribute: Attribute) -> Result<i32, Fault> {
     unsafe { result::device::get_attribute(device, attribute) }.map_err(failed("cuDeviceGetAttribute"))
 }
 
-/// Makes a call that frees memory while somebody in the process may be capturing a stream. By default the driver would refuse the
-/// call, and the capture would fail, although the call has nothing to do with it.
+/// Makes a call that frees memory while a thread of the process may be capturing a stream. By default the driver would refuse the
+/// call, and the capture would fail, although the two have nothing to do with each other.
 fn outside_captures<T>(call: impl FnOnce() -> T) -> T {
     let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     // SAFETY: the call exchanges the mode of this thread, which can't fail for a valid mode.
@@ -192,7 +193,8 @@ unsafe impl Driver for Cuda {
         })
     }
 
-    /// An early start is a programmatic dependent launch, which devices of compute capability 9.0 and later can do.
+    /// Launches the kernel. To let it start early, uses a programmatic dependent launch, which devices of compute capability 9.0
+    /// and later can do.
     unsafe fn launch(
         &self,
         function: Function,

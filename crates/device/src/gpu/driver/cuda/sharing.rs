@@ -6,7 +6,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The functions that only this module needs: drivers that lack them are used for everything else.
+/// Driver functions that only this module needs. A driver that lacks them can do everything but share memory.
 pub(super) const FUNCTIONS: [&str; 11] = [
     "cuMemAddressFree",
     "cuMemAddressReserve",
@@ -24,7 +24,7 @@ pub(super) const FUNCTIONS: [&str; 11] = [
 const BY_DESCRIPTOR: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Memory without an address. Its pages stay for as long as they are mapped anywhere.
+/// Handle of allocated device memory that has no address yet. If the memory is still mapped anywhere, it outlives the handle.
 struct Pages(sys::CUmemGenericAllocationHandle);
 
 impl Drop for Pages {
@@ -34,7 +34,7 @@ impl Drop for Pages {
     }
 }
 
-/// See [`Driver::can_share`](super::Driver::can_share).
+/// Implements [`Driver::can_share`](super::Driver::can_share).
 pub(super) fn can_share(ordinal: usize) -> Result<bool, Fault> {
     for wanted in [
         Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
@@ -47,7 +47,7 @@ pub(super) fn can_share(ordinal: usize) -> Result<bool, Fault> {
     Ok(true)
 }
 
-/// See [`Driver::uuid`](super::Driver::uuid).
+/// Implements [`Driver::uuid`](super::Driver::uuid).
 pub(super) fn uuid(ordinal: usize) -> Result<[u8; 16], Fault> {
     let device = result::device::get(ordinal as i32).map_err(failed("cuDeviceGet"))?;
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
@@ -58,7 +58,7 @@ pub(super) fn uuid(ordinal: usize) -> Result<[u8; 16], Fault> {
     Ok(uuid.bytes.map(|byte| byte as u8))
 }
 
-/// See [`Driver::shareable_bytes`](super::Driver::shareable_bytes).
+/// Implements [`Driver::shareable_bytes`](super::Driver::shareable_bytes).
 pub(super) fn rounded(ordinal: usize, bytes: usize) -> Result<usize, Fault> {
     let prop = properties(ordinal);
     let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
@@ -70,7 +70,7 @@ pub(super) fn rounded(ordinal: usize, bytes: usize) -> Result<usize, Fault> {
     Ok(bytes.max(1).next_multiple_of(granularity.max(1)))
 }
 
-/// See [`Driver::create_shareable`](super::Driver::create_shareable).
+/// Implements [`Driver::create_shareable`](super::Driver::create_shareable).
 pub(super) fn create(ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd), Fault> {
     let prop = properties(ordinal);
     let mut handle = 0;
@@ -89,7 +89,7 @@ pub(super) fn create(ordinal: usize, bytes: usize) -> Result<(Address, OwnedFd),
     Ok((map(ordinal, &pages, bytes)?, descriptor))
 }
 
-/// See [`Driver::map_shareable`](super::Driver::map_shareable).
+/// Implements [`Driver::map_shareable`](super::Driver::map_shareable).
 pub(super) fn import(ordinal: usize, descriptor: BorrowedFd<'_>, bytes: usize) -> Result<Address, Fault> {
     let mut handle = 0;
     let os_handle = descriptor.as_raw_fd() as usize as *mut c_void;
@@ -100,7 +100,7 @@ pub(super) fn import(ordinal: usize, descriptor: BorrowedFd<'_>, bytes: usize) -
     map(ordinal, &Pages(handle), bytes)
 }
 
-/// Maps pages to addresses that the driver chooses.
+/// Maps pages to an address that the driver chooses, and lets the device read and write them.
 fn map(ordinal: usize, pages: &Pages, bytes: usize) -> Result<Address, Fault> {
     let mut address = 0;
     // SAFETY: a range of addresses that the driver chooses.
@@ -127,7 +127,7 @@ fn map(ordinal: usize, pages: &Pages, bytes: usize) -> Result<Address, Fault> {
     Ok(Address(address))
 }
 
-/// See [`Driver::unmap_shareable`](super::Driver::unmap_shareable).
+/// Implements [`Driver::unmap_shareable`](super::Driver::unmap_shareable).
 ///
 /// # Safety
 /// The range was mapped by this module, and is not used again.

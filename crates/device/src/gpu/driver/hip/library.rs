@@ -1,4 +1,5 @@
-//! Finding AMD's library, and the table of its functions.
+//! Finds AMD's library, and looks up the table of its functions. All functions are found before any function of the table is
+//! called.
 
 use super::super::{Fault, Kind, Unavailable};
 use super::Hip;
@@ -6,24 +7,24 @@ use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::{Mutex, OnceLock};
 
-/// HIP 6.4, the first version that loads images of a whole family.
+/// HIP 6.4, the first version that loads images of a whole family of GPUs.
 const NEEDED: i32 = 60_400_000;
 
 /// The library's names, the newest first: the major version is part of the name.
 const LIBRARIES: [&str; 3] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"];
 
-/// `hipErrorNoDevice` and `hipErrorInvalidDevice`: without a device, starting gives one or the other.
+/// Codes of `hipErrorNoDevice` and `hipErrorInvalidDevice`: HIP's initialization returns either of them if there is no device.
 const NO_DEVICE: [c_int; 2] = [100, 101];
 
 const OUT_OF_MEMORY: c_int = 2;
 
-/// The calls that wait for work, or ask if it is done.
+/// Driver functions that wait for work, or ask if it is done.
 const WAITS: [&str; 3] = ["hipStreamSynchronize", "hipEventSynchronize", "hipEventQuery"];
 
-/// Declares the table of functions by their names in the library. All are found before any is called.
+/// Declares the table of functions by their names in the library.
 macro_rules! functions {
     ($($name:ident($($arg:ty),*);)*) => {
-        /// The functions of the library, which stays loaded.
+        /// Table of the functions of AMD's library, which stays loaded. All functions are found before any is called.
         #[expect(non_snake_case, reason = "the library's names")]
         pub(super) struct Functions {
             $(pub $name: unsafe extern "C" fn($($arg),*) -> c_int,)*
@@ -87,7 +88,7 @@ functions! {
     hipThreadExchangeStreamCaptureMode(*mut c_int);
 }
 
-/// Looks up a function of the library.
+/// Looks up the function `name` of the library, as the function pointer type `F`.
 fn find<F: Copy>(library: &Library, name: &'static str) -> Result<F, Unavailable> {
     // SAFETY: `F` is the type of this function in HIP's header; the table keeps the library loaded.
     let found = unsafe { library.get::<F>(name) };
@@ -125,7 +126,7 @@ impl Functions {
     }
 }
 
-/// The driver, which is loaded once in a process and stays.
+/// Returns AMD's driver, which is loaded at the first call in a process and stays loaded.
 pub(crate) fn driver() -> Result<&'static Hip, Unavailable> {
     static DRIVER: OnceLock<Result<Hip, Unavailable>> = OnceLock::new();
     DRIVER.get_or_init(probe).as_ref().map_err(Clone::clone)

@@ -1,6 +1,6 @@
 //! AMD's driver, by a table of HIP's functions that is found at run time. Neither building nor running needs ROCm.
 //!
-//! It has not run on a device yet: docs/gpu.md says what was verified where.
+//! This driver has not run on a device yet: docs/gpu.md says what was verified where.
 
 mod library;
 
@@ -23,7 +23,7 @@ pub(super) struct Hip {
     functions: Functions,
     version: i32,
     devices: usize,
-    /// The images of the loaded modules, by module: HIP does not promise to copy them.
+    /// The image of each loaded module, kept until the module is unloaded: HIP does not promise to copy the image.
     images: Mutex<HashMap<Module, Vec<u8>>>,
 }
 
@@ -61,7 +61,7 @@ fn written_handle(call: impl FnOnce(*mut *mut c_void) -> Result<(), Fault>) -> R
     Ok(handle as u64)
 }
 
-/// A failure that is not a lack of memory.
+/// Makes a fault that is not a lack of memory.
 fn fault(call: &'static str, name: impl Into<String>, code: u32) -> Fault {
     Fault {
         call,
@@ -77,7 +77,7 @@ fn not_shared<T>(call: &'static str) -> Result<T, Fault> {
 }
 
 impl Hip {
-    /// Loads a compressed code object.
+    /// Decompresses and loads a code object, and keeps it until its module is unloaded.
     fn load_image(&self, compressed: &[u8]) -> Result<Module, Fault> {
         let mut image = Vec::new();
         let decoder = StreamingDecoder::new(compressed).map_err(std::io::Error::other);
@@ -94,8 +94,8 @@ impl Hip {
 }
 
 impl Hip {
-    /// Makes a call that frees memory while somebody in the process may be capturing a stream. By default the driver would refuse
-    /// the call, and the capture would fail, although the call has nothing to do with it.
+    /// Makes a call that frees memory while a thread of the process may be capturing a stream. By default the driver would refuse
+    /// the call, and the capture would fail, although the two have nothing to do with each other.
     fn outside_captures<T>(&self, call: impl FnOnce() -> T) -> T {
         let mut mode = RELAXED_CAPTURE;
         let _ = call!(self.hipThreadExchangeStreamCaptureMode(&mut mode));
@@ -149,7 +149,7 @@ unsafe impl Driver for Hip {
         Ok(false)
     }
 
-    /// HIP has no contexts: each thread has a current device. The handle is the device's ordinal.
+    /// Returns the device's ordinal as the handle: HIP has no contexts, but each thread has a current device.
     fn open(&self, ordinal: usize) -> Result<Context, Fault> {
         call!(self.hipSetDevice(ordinal as c_int))?;
         Ok(Context(ordinal as u64))
@@ -165,7 +165,7 @@ unsafe impl Driver for Hip {
         call!(self.hipDeviceSynchronize())
     }
 
-    /// Tries the images of the families in turn: the driver refuses those of other families.
+    /// Tries the images of all families of GPUs in turn: the driver refuses an image of another family than the device's.
     unsafe fn load(&self, image: &Image) -> Result<Module, Fault> {
         let mut refused = None;
         for compressed in image.hip {
