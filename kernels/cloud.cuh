@@ -87,10 +87,8 @@ __device__ __forceinline__ i64 round_to_integer(double value) {
     return __double_as_longlong(value + magic) - __double_as_longlong(magic);
 }
 
-// Rounds as `round_to_integer` does below 2^50, and truncates from there on, for magnitudes up to LARGE.
-__device__ __forceinline__ i64 round_large(double value) {
-    return fabs(value) < 1125899906842624.0 ? round_to_integer(value) : (i64)value;
-}
+// Rounds to the nearest integer, ties to even. The magnitude must be at most LARGE.
+__device__ __forceinline__ i64 round_large(double value) { return (i64)rint(value); }
 
 // Maps the bits of a float to an integer of the same order, with -0 before +0. The map is its own inverse.
 __device__ __forceinline__ i32 order_key(i32 bits) { return bits ^ (i32)((u32)(bits >> 31) >> 1); }

@@ -264,6 +264,12 @@ fn fields_have_their_bounds() {
         (1, vec![sixty_two as f32])
     );
     assert_eq!(of(&["mean_i"], Dtype::Int64, &[-sixty_two, sixty_two]), (0, vec![0.0]));
+    // 2^29 and one and a half steps of 2^-22, the sum's step, is rounded to two steps: the tie goes to the even number.
+    let (large, step) = (2f64.powi(29), 2f64.powi(-22));
+    assert_eq!(
+        of(&["mean_i"], Dtype::Float64, &[large + 1.5 * step, -large]),
+        (0, vec![step as f32])
+    );
     // Without a mean the bound is that of float32. With a mean, its bound holds for the other channels, too.
     assert_eq!(of(&["max_i"], Dtype::Float64, &[1e30, 1e300]), (1, vec![1e30]));
     assert_eq!(

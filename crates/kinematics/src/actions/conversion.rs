@@ -414,27 +414,29 @@ impl Inverse {
         }
     }
 
-    /// Names the joint that would be past its limits at `pose`, one step from the joints `before`. Returns the end of a sentence;
-    /// an empty text if wider limits would not help.
+    /// Names the joints that would be past their limits at `pose`, one step from the joints `before`. Returns the end of a
+    /// sentence; an empty text if wider limits would not help.
     fn past_limits(&self, pose: &RigidTransform<f64>, before: &[f64]) -> String {
         let mut track = self.unlimited.track_from(before).unwrap_or_default();
         let mut now = vec![0.0; before.len()];
         let answer = self.unlimited.solve_next(&pose_of(pose), &mut track, &mut now);
         let is_step = before.iter().zip(&now).all(|(a, b)| (a - b).abs() <= MAX_JOINT_STEP);
-        let mut joints = self.chain.joints().iter().zip(&now);
-        let past = joints.find(|(joint, value)| {
-            let [lower, upper] = joint.limits;
-            !(lower - ROUNDING..=upper + ROUNDING).contains(*value)
-        });
-        match past {
-            Some((joint, value)) if answer.valid && is_step => {
+        let joints = self.chain.joints().iter().zip(&now);
+        let past: Vec<String> = joints
+            .filter(|(joint, value)| {
+                let [lower, upper] = joint.limits;
+                !(lower - ROUNDING..=upper + ROUNDING).contains(*value)
+            })
+            .map(|(joint, value)| {
                 let (name, [lower, upper]) = (&joint.name, joint.limits);
-                format!(
-                    "; with the joint `{name}` at {value}, past its limits, {lower} to {upper}, it is reached: `limits` of the chain widen them"
-                )
-            }
-            _ => String::new(),
+                format!("`{name}` at {value} (limits: {lower} to {upper})")
+            })
+            .collect();
+        if past.is_empty() || !answer.valid || !is_step {
+            return String::new();
         }
+        let past = past.join(" and ");
+        format!("; within wider limits it is reached, with {past}: `limits` of the chain widen them")
     }
 }
 

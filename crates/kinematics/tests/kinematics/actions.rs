@@ -209,19 +209,29 @@ fn joints_at_a_singular_limit_stay_within_it() {
 }
 
 #[test]
-fn a_joint_past_a_limit_is_named_where_it_alone_would_reach_a_pose() {
+fn joints_past_limits_are_named_where_wider_limits_would_help() {
     let chain = chain(&six_axes(), "link0", "tip");
-    let reference = [0.5, 0.6, 0.7, 0.8, 0.9, 3.12];
     let there = ConversionConfig::new(Kind::Absolute, Kind::RelativePose);
     let back = ConversionConfig::new(Kind::RelativePose, Kind::Absolute);
-    let convert = |chunk: &[f64]| {
-        let actions = converted(&there, Some(&chain), chunk, 6, &reference).unwrap();
-        converted(&back, Some(&chain), &actions, 7, &reference)
+    let convert_from = |reference: &[f64; 6], chunk: &[f64]| {
+        let actions = converted(&there, Some(&chain), chunk, 6, reference).unwrap();
+        converted(&back, Some(&chain), &actions, 7, reference)
     };
+    let reference = [0.5, 0.6, 0.7, 0.8, 0.9, 3.12];
+    let convert = |chunk: &[f64]| convert_from(&reference, chunk);
     let refusal = convert(&reference).unwrap_err().to_string();
-    let past = "; with the joint `joint5` at 3.12";
-    let way_out = ", past its limits, -3.1 to 3.1, it is reached: `limits` of the chain widen them";
+    let past = "; within wider limits it is reached, with `joint5` at 3.12";
+    let way_out = " (limits: -3.1 to 3.1): `limits` of the chain widen them";
     assert!(refusal.contains(past) && refusal.ends_with(way_out), "{refusal}");
+    // Every joint is named whose limits would have to be wider.
+    let near = [3.09, 0.6, 0.7, 0.8, 0.9, 3.09];
+    let refusal = convert_from(&near, &[3.13, 0.6, 0.7, 0.8, 0.9, 3.12])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refusal.contains("`joint0` at 3.1") && refusal.contains(" and `joint5` at 3.1"),
+        "{refusal}"
+    );
     // The joint may come back within its limits.
     let within = [0.5, 0.6, 0.7, 0.8, 0.9, 3.09];
     assert_near(&convert(&within).unwrap(), &within, 1e-6);

@@ -50,10 +50,9 @@ pub(super) fn round(value: f64) -> i64 {
     ((value + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
 }
 
-/// Rounds a magnitude below 2^50 as [`round`] does, and truncates a magnitude from 2^50 up to 2^62 towards 0.
+/// Rounds to the nearest integer, ties to even. The magnitude must be at most 2^62.
 pub(crate) fn round_large(value: f64) -> i64 {
-    const FROM: f64 = 1_125_899_906_842_624.0;
-    if value.abs() < FROM { round(value) } else { value as i64 }
+    value.round_ties_even() as i64
 }
 
 kernel! {
@@ -151,6 +150,15 @@ mod tests {
             (2e15, 2_000_000_000_000_000),
         ] {
             assert_eq!(round(value), expected, "{value}");
+            assert_eq!(round_large(value), expected, "{value}");
+        }
+        for (value, expected) in [
+            (4_503_599_627_370_494.5, 4_503_599_627_370_494),
+            (4_503_599_627_370_495.5, 4_503_599_627_370_496),
+            (-4_503_599_627_370_495.5, -4_503_599_627_370_496),
+            (4_611_686_018_427_387_904.0, 1 << 62),
+        ] {
+            assert_eq!(round_large(value), expected, "{value}");
         }
     }
 }
