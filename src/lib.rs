@@ -138,7 +138,7 @@
 //! | [`app`] | [`Plugin`](app::Plugin), [`App`](app::App), [`Graph`](app::Graph): operations wired to each other |
 //! | `formats` | files of other software |
 //! | [`ops`] | the operations: align, clock, fuse, group, resample, voxelize. Each picks its backend and falls back |
-//! | [`stream`], [`time`] | messages, histories and recordings; the grid and interpolation |
+//! | [`stream`], [`time`] | messages, histories and recordings; the time grid and interpolation |
 //! | [`geometry`] | rotations and rigid transforms |
 //! | [`device`] | element types, memory, rings and devices |
 

@@ -129,7 +129,7 @@ def between_quaternions(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def from_scipy(mode: str, stream: Stream, made: np.ndarray) -> float:
-    """The largest distance from SciPy's values, in the unit of AGREEMENT."""
+    """The largest distance of the values `made` from SciPy's, in the unit that AGREEMENT names for the mode."""
     expected = by_scipy(stream, mode)
     off = np.abs(made - expected)
     match mode:

@@ -118,7 +118,7 @@ fn look(window: &mut Window<'_>) -> Observation {
     }
 }
 
-/// Event of the stream that has this index. Times of samples are in ms.
+/// Event of a stream, which is given by its index. Times of samples are in ms.
 #[derive(Clone, Debug)]
 enum Event {
     Sample(usize, i64, Vec<f32>),
@@ -222,8 +222,8 @@ impl<'a> Oracle<'a> {
         (-100..1000).map(|k| k * PERIOD).find(|&t| t >= start)
     }
 
-    /// Returns the newest time of the streams that set the grid clock: open ones that are waited for or, if none is open, all of
-    /// them. `None` without a sample.
+    /// Returns the newest time of the streams that set the grid clock, ms; `None` without a sample. These are the open streams that
+    /// are waited for, or, if all of these are closed, all streams with `wait: true`.
     fn leaders_newest(&self) -> Option<i64> {
         let is_waited_for = |stream: &usize| self.open[*stream] && self.robot.streams[*stream].wait;
         let newest_of =

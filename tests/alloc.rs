@@ -437,7 +437,7 @@ fn a_payload_of_any_number_of_columns_takes_no_memory_of_its_own() {
     assert_eq!(message.columns()[99].values().as_slice::<f32>(), [99.0; 10]);
 }
 
-/// Covers keys of the library and keys of the sender.
+/// Covers metadata keys that the library defines, and keys that only the sender knows.
 #[test]
 fn the_metadata_of_a_message_is_copied_into_memory_that_is_there() {
     let names = ["camera", "force"].map(str::to_owned);

@@ -83,7 +83,8 @@ fn later_operations_of_the_process_take_host_time() {
     assert!(of("fused").len() >= 48);
 }
 
-/// The clock estimates from times of publication if there are any, since times of arrival contain the delay of the transport.
+/// A device's clock is estimated from the times of publication of its messages, if they have them. Times of arrival contain the
+/// delay of the transport.
 #[test]
 fn the_estimate_is_of_the_times_of_publication() {
     let text = "plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }, clock: { name: again, inputs: [{ input: imu, lock_s: 1 }] }]";

@@ -140,7 +140,7 @@ impl Subject {
     }
 }
 
-/// Immediate result of an event.
+/// Result that an event has at once, apart from the observations that it makes due.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Nothing,
@@ -183,7 +183,7 @@ impl Oracle {
     }
 }
 
-/// The first difference from the oracle: the index of the event, and a description.
+/// The first difference from the oracle: the index of the event after which it shows, and a description.
 #[derive(Debug)]
 struct Mismatch {
     event: usize,
@@ -312,7 +312,7 @@ fn caught(scenario: &Scenario, check: Check) -> Result<(), Mismatch> {
 
 type Check = fn(&Scenario) -> Result<(), Mismatch>;
 
-/// Shrinks a scenario to few events and little configuration that still differ.
+/// Shrinks a scenario to few events and little configuration for which `check` still fails.
 fn shrink(mut scenario: Scenario, check: Check) -> (Scenario, Mismatch) {
     let fails = |s: &Scenario| caught(s, check).err();
     let mut mismatch = fails(&scenario).expect("a scenario that differs");
@@ -466,8 +466,8 @@ fn on_random_rigs(salt: u64, cases: u64, make: fn(&mut Random) -> Scenario, chec
 }
 
 /// True if the order of arrival must not change the observations. It may change them if a stream is not waited for, or closes while
-/// other streams still send. Reading: it also may if a sample without `reorder_ms` comes twice, since a target that this sample
-/// settled may be sent already.
+/// other streams still send. Reading: it may also change them if a sample without `reorder_ms` comes twice, since a target that
+/// the first of the two settled may be sent already.
 fn order_is_free(scenario: &Scenario) -> bool {
     let pushes_first = scenario
         .events

@@ -56,14 +56,15 @@ fn a_quote_that_is_not_closed_costs_its_row_alone() {
         let (came, errors) = read_text(&format!("time_ns,a,note\n0,1,ok\n1,3,\"x\n{rest}"));
         assert_eq!(came, [0, 2, 3], "{rest}: {errors:?}");
         assert!(
-            errors.len() == 1 && errors[0].ends_with(".csv:3: a quote is not closed"),
+            errors.len() == 1
+                && errors[0].ends_with(".csv:3: a quote is not closed (needed: `\"` at the end of the cell)"),
             "{errors:?}"
         );
     }
     let (came, errors) = read_text("time_ns,a,b\n0,1,2\n1,1,\"2");
     assert_eq!(came, [0]);
     assert!(
-        errors.len() == 1 && errors[0].ends_with(".csv:3: a quote is not closed"),
+        errors.len() == 1 && errors[0].ends_with(".csv:3: a quote is not closed (needed: `\"` at the end of the cell)"),
         "{errors:?}"
     );
     // Quoted text may go over lines, and a quote inside of a cell stands for itself.
@@ -72,7 +73,7 @@ fn a_quote_that_is_not_closed_costs_its_row_alone() {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// The number of values is the same, so that only the names differ.
+/// The two rows have the same number of values, so that only the names of their columns differ.
 #[test]
 fn a_row_of_other_columns_than_the_first_is_refused() {
     let folder = Folder::new();

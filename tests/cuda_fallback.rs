@@ -97,7 +97,8 @@ fn an_old_driver() {
     assert!(said.ends_with(allowed), "{said}");
 }
 
-/// Launches a kernel twice in a process, with the driver of `folder` in a version, and returns the report.
+/// Launches a kernel twice in a process, with the driver of `target/<folder>`, which says that it supports the CUDA version
+/// `version`. Returns the report of the process.
 fn launched_with(folder: &str, version: &str) -> String {
     said("launches_a_kernel", folder, &[("EMULATOR_DRIVER_VERSION", version)])
 }
@@ -127,8 +128,8 @@ fn launches_a_kernel() {
     println!("\nSAID: launched, {}", took >= 0.0);
 }
 
-/// The emulator refuses an image of a kernel that such a driver could not load, and refuses to start a kernel early that does not
-/// wait for its predecessor.
+/// The emulator refuses an image of a kernel that a driver of CUDA 12 could not load. It also refuses to start a kernel early if
+/// the kernel does not wait for its predecessor.
 #[test]
 fn drivers_of_cuda_12_take_the_kernels_that_are_for_them() {
     if !has_drivers() {

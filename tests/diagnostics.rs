@@ -479,7 +479,13 @@ fn a_lidar_whose_clock_is_set_back_is_no_fault() {
     let report = robot.report_after(0.1);
     assert_eq!(row(&report, "front").faults, 0);
     let causes: Vec<_> = robot.graph.causes().map(|(_, count, words)| (count, words)).collect();
-    assert_eq!(causes, [(1, "the clock was set back")]);
+    assert_eq!(
+        causes,
+        [(
+            1,
+            "the clock was set back by more than `reset_ms`: grids begin anew by its new stamps"
+        )]
+    );
 }
 
 /// Sends messages of the camera, with stamps that `stamp` makes from the times of arrival, and good messages of `force`.

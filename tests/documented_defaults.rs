@@ -36,7 +36,7 @@ fn parse<C: DeserializeOwned + Debug>(config: &Mapping) -> Result<String, String
     Ok(format!("{parsed:?}"))
 }
 
-/// Compares a table with the code. `required_only` has the required keys and no others.
+/// Compares a table of keys and defaults with the code. The YAML `required_only` has the required keys and no others.
 fn check<C: DeserializeOwned + Debug>(rows: &[(String, String)], required_only: &str) {
     let required_only: Mapping = serde_yaml::from_str(required_only).unwrap();
     let without = parse::<C>(&required_only).unwrap();

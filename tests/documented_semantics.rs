@@ -13,7 +13,7 @@ use std::path::Path;
 
 const MS: f64 = 1e6;
 
-/// A configuration of the page and a table after it.
+/// A configuration of docs/semantics.md and a table after it.
 struct Example {
     config: String,
     header: String,
@@ -27,7 +27,7 @@ impl Example {
     }
 }
 
-/// Reads the tables of the page with one of these headers, in order.
+/// Reads the tables of docs/semantics.md that have one of these headers, in order.
 fn examples(headers: &[&str]) -> Vec<Example> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/semantics.md");
     let text = std::fs::read_to_string(path).unwrap();

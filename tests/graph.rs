@@ -653,7 +653,7 @@ impl Operation for Stamps {
 }
 
 /// Several samples come in one message. The first makes one observation due. Each other sample makes one observation more due than
-/// the operation computes at a time.
+/// fuse computes at a time.
 #[test]
 fn observations_of_samples_that_come_at_once_keep_their_order() {
     let two =

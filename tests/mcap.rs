@@ -514,7 +514,8 @@ fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     );
 }
 
-/// Metadata that differ from the first message's stand in a record before their message, which is for the next message to come.
+/// Metadata that differ from the first message's are in a record in front of their message. If that message is refused, the next
+/// message of the stream must not get them.
 #[test]
 fn a_message_that_is_too_large_leaves_no_metadata_to_the_next_one() {
     let folder = Folder::in_memory();

@@ -407,11 +407,11 @@ fn what_the_metadata_says_of_the_form_must_agree() {
     );
     assert_eq!(
         refused(&[shape(&[2, 3]), stamps(&[1, 2, 3])]).unwrap(),
-        "metadata `shape` [2, 3] does not fit `timestamps_ns` (allowed: 3 as the first dimension)"
+        "metadata `shape` [2, 3] contradicts `timestamps_ns`, which has 3 entries (allowed: 3 as the first dimension)"
     );
     assert_eq!(
         refused(&[shape(&[2, 3]), names("fields", &["x", "y"])]).unwrap(),
-        "metadata `shape` [2, 3] does not fit `fields` (allowed: 2 as the last dimension)"
+        "metadata `shape` [2, 3] contradicts `fields`, which has 2 entries (allowed: 2 as the last dimension)"
     );
     assert_eq!(
         refused(&[stamps(&[1, 2]), list("valid", &[1, 1, 1])]).unwrap(),

@@ -67,7 +67,7 @@ fn vectors() -> Vec<Case> {
     cases
 }
 
-/// Distance of a value from SciPy's: for a quaternion the angle between both, else the largest difference of a channel.
+/// Distance of a value from SciPy's: for a quaternion the angle between the two, else the largest difference of a channel.
 fn distance(mode: &str, came: &[f64], expected: &[f64]) -> f64 {
     let differences = came.iter().zip(expected).map(|(a, b)| {
         let d = (a - b).abs();
@@ -120,7 +120,7 @@ fn every_mode_gives_the_values_of_scipy() {
     }
 }
 
-/// True if the mode is plain. The cases that all backends share cover the plain modes.
+/// True for `previous`, `nearest` and `linear`, the plain modes. The cases that all backends share cover the plain modes.
 fn is_plain(mode: Interpolation) -> bool {
     matches!(
         mode,

@@ -23,7 +23,7 @@ class Samples:
         self.values = [np.asarray(by_time[time], np.float32) for time in self.times]
 
     def around(self, t: int) -> tuple[int | None, int | None]:
-        """Indices of the newest sample at or before `t`, and of the oldest after it."""
+        """Indices of the newest sample at or before `t`, and of the oldest sample after `t`; None for one that does not exist."""
         after = int(np.searchsorted(np.array(self.times, np.int64), t, side="right"))
         return (after - 1 if after > 0 else None), (after if after < len(self.times) else None)
 
@@ -67,7 +67,7 @@ class Observation:
 
 
 def rules(modality: dict) -> list[tuple[slice, dict]]:
-    """The rule of each range of channels."""
+    """The range of channels of each group of a modality, and its rule: the interpolation and the limits."""
     groups = modality.get("groups") or [{"channels": [0, modality["dim"]]}]
     keys = ("interpolation", "max_age_ms", "max_gap_ms", "extrapolate_ms")
     own = {key: modality[key] for key in keys if key in modality}

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Plugin that forwards `a` as `b`, on the device if there is one. A negative value gets a shape that contradicts it.
+/// Plugin that forwards `a` as `b`, on the device if there is one. A message with a negative value gets a `shape` that
+/// contradicts the number of its values.
 struct Source;
 
 /// Plugin of two operations that take `b` on the device `wanted`. If it is `None`, they take `b` on the device on which `b` was
@@ -27,7 +28,7 @@ struct Takers {
 struct Log {
     /// Index of the taker, and value, for each message that the takers got.
     came: Mutex<Vec<(usize, f32)>>,
-    /// Number of messages that the takers want on the device, before they want all others on the host.
+    /// Number of messages that the takers want on the device. They want all later messages on the host.
     most_on_device: usize,
     /// Number of messages that the takers got on the device.
     on_device: AtomicUsize,

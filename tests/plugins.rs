@@ -190,7 +190,7 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
         ),
         (
             voxelize(&format!("from: {{ columns: [a], {names} }}")),
-            "voxelize: inputs[0].from.names: points have no names (allowed: in a modality)",
+            "voxelize: inputs[0].from.names: points have no names (allowed: `from.names` of a modality)",
         ),
         (
             format!("plugins: [align: {{ {ONE} }}, {}]", fuse("from: { columns: [a] }")),

@@ -983,7 +983,8 @@ fn a_recording_is_gone_on_with_in_further_files() {
     ] {
         let problems: Vec<String> = found.unwrap().iter().map(|problem| problem.to_string()).collect();
         let words = format!(
-            "{missing}: the file is missing, although later files of this stream exist: its messages can't be read"
+            "{missing}: the file is missing, although later files of this stream exist: its messages can't be read \
+             (needed: all files, as they were recorded)"
         );
         assert_eq!(problems.join("\n"), words);
         assert_eq!(whole.unwrap().to_string(), words);

@@ -27,7 +27,8 @@ fn graph(plugins_text: &str, wired: &[&str]) -> Result<Graph, robocache::app::Ap
         .build(|output| output == "fused")
 }
 
-/// Makes messages of three streams in order of arrival. Each is late by jitter, and some by a lot.
+/// Makes messages of three streams in order of arrival. Each arrives with a delay of its stream and jitter; one in 40 is
+/// late by up to 80 ms more.
 fn arrivals() -> Vec<(&'static str, Message)> {
     let mut state = 3u64;
     let mut random = move |below: i64| {
@@ -207,7 +208,7 @@ fn arrivals_ascend_over_all_streams_and_are_optional() {
         .unwrap()
         .to_string();
     assert!(refused.ends_with(
-        "a.arrow: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order of stamps)"
+        "a.arrow: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order `stamp`)"
     ));
     for (order, words) in [
         ("arrival", "replay: order: "),

@@ -549,7 +549,7 @@ def test_where_the_names_of_a_table_stand(tmp_path, text, names, stamps):
             "the unit of column `t` is not known: its first time is `5000000000`: in s since 1970 its rows are 10000000 s apart "
             "(needed: the unit, as by `--unit us`: s, ms, us or ns)",
         ),
-        ("x,y\n1,2\n", "no column of times among x, y (looked for: timestamp, time, stamp, t, ...)"),
+        ("x,y\n1,2\n", "no column of times among x, y (looked for: timestamp, time, stamp, t, ...; another one as by `--time NAME`)"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path, text, words):

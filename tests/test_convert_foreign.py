@@ -312,7 +312,7 @@ def test_messages_of_a_topic_with_several_schemas_are_not_mixed(tmp_path):
 
 
 def test_what_stands_beside_the_messages_is_named(tmp_path):
-    """Names attachments and metadata; the metadata that rosbag2 writes about its own file are not reported as lost."""
+    """The notes name attachments and metadata records as left out, but not the record that rosbag2 writes about its own file."""
 
     def text(value):
         return struct.pack("<I", len(value)) + value

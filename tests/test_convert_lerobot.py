@@ -239,7 +239,7 @@ lerobot:
 
 
 def test_samples_that_are_targets_say_how_many_frames_a_second_has(tmp_path):
-    """The rate is a median: the camera loses frames, and its rate is not quite a whole number."""
+    """The dataset's `fps` follows from a median: the camera loses frames, and its rate is not quite a whole number."""
     config = """
 fuse:
   rate_hz: 50

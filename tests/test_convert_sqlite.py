@@ -200,7 +200,8 @@ def test_reading_goes_on_behind_a_damaged_page(tmp_path):
 
 @pytest.mark.parametrize("is_read_only", [False, True])
 def test_what_a_log_beside_it_holds(tmp_path, is_read_only):
-    """The newest messages are in `-wal` while a recorder runs, or after it died. Nothing is written beside a closed bag."""
+    """The newest messages are in the database's log, `-wal`, while a recorder runs, or after it died. Reading a closed bag writes
+    no file beside it."""
     messages, truth = made(50)
     bags.write(tmp_path / "bag", messages, storage="sqlite3")
     path = tmp_path / "bag/bag.db3"

@@ -140,7 +140,8 @@ def test_the_dataflow_of_the_page_on_sensors_runs(tmp_path):
         (tmp_path / name).write_text(block)
 
     def is_fused(said: str) -> bool:
-        """True if one printed second has more than 40 observations, each stream valid in more than 90 %, and more than 7 grids."""
+        """True if the output has a second with more than 40 observations, each stream valid in more than 90 %, and more than 7
+        grids."""
         lines = re.findall(r"(\d+) observations, \d+ ms old, valid camera (\d+) %, wrench (\d+) %; (\d+) grids, \d+ cells of 20000 points", said)
         return any(int(count) > 40 and int(camera) > 90 and int(wrench) > 90 and int(grids) > 7 for count, camera, wrench, grids in lines)
 

@@ -42,8 +42,8 @@ def test_parameters_change_while_the_dataflow_runs(flow, daemon, tmp_path):
         return time.time_ns()
 
     def more(count: int, of=lambda status: status["observations"]) -> None:
-        """Waits for `count` more observations, or for more of the count that `of` takes from the status; the status is written each
-        second."""
+        """Waits until the number that `of` takes from the status of fuse has grown by `count`: by default the number of
+        observations. The status is written each second."""
         now = time.time_ns()
         wait_for(lambda: flow.status("fuse")["timestamp_ns"] > now, what="a status of after now")
         before = of(flow.status("fuse"))

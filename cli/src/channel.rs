@@ -21,8 +21,8 @@ struct ChannelName<'a> {
 }
 
 impl<'a> ChannelName<'a> {
-    /// Parses the name of a channel, which begins with the name of one of `streams`. If several of them match, the longest is the
-    /// stream.
+    /// Parses the name of a channel, which begins with the name of one of `streams`. If several stream names match, the longest is
+    /// taken.
     fn parse(text: &'a str, streams: &[String]) -> eyre::Result<Self> {
         let (stream, rest) = streams
             .iter()
@@ -110,8 +110,8 @@ impl Channel {
     }
 }
 
-/// Reads the channels that `words` name from a recording, in the order of `words`. Fails if there are more than `most`. Also
-/// returns an error line for each part of the recording that could not be read.
+/// Reads the channels that `words` name from a recording, in the order of `words`. Fails if `words` name more than `most` channels.
+/// Also returns an error line for each part of the recording that could not be read.
 pub fn read(folder: &Path, words: &[&str], most: usize) -> eyre::Result<(Vec<Channel>, Vec<String>)> {
     let (mut reader, refused) = Reader::open_readable(folder)?;
     let mut problems: Vec<String> = refused.iter().map(ToString::to_string).collect();

@@ -19,13 +19,13 @@ const MOST_NOTICES: usize = 20;
 
 /// Estimates offset and skew of the clocks that stamp a recording, from when messages arrived
 ///
-/// The offset is that at the last message; a clock with a skew above 0 is slow. Behind the skew stand its uncertainty,
-/// and the least and the greatest skew of the estimates of every ten seconds.
+/// The offset is the recorder's time minus the stamp, at the last message. A clock with a skew above 0 is slow. Behind the skew
+/// stand its uncertainty, and the least and the greatest skew among the estimates of every ten seconds.
 ///
-/// Jitter only makes a message late, so the estimate of `robocache-clock` lies along the earliest ones. It is of the last
-/// --window-s seconds of a stream, and is refused before --lock-s seconds of messages. The least delay of a stream can't be
-/// seen from one side: the offset holds it. A clock that is the recorder's own has an offset of that delay, and no skew.
-/// Observations are left out: their stamps are targets.
+/// Jitter only makes a message late, so the estimate of `robocache-clock` lies along the earliest messages. The estimate covers the
+/// last --window-s seconds of a stream, and is refused if the messages span less than --lock-s seconds. The least delay of a stream
+/// can't be told from an offset of its clock: the offset includes this delay. A stream that the recorder's own clock stamps has its
+/// least delay as the offset, and no skew. Observations are left out: their stamps are targets.
 #[derive(clap::Args)]
 #[command(after_help = "Exit codes:
   0   the clock of each stream is known
@@ -102,8 +102,8 @@ struct StreamClock {
     arrived: u64,
     first_ns: Option<i64>,
     newest_ns: i64,
-    /// Stamp at which the current estimate begins, ns: of the first message with an arrival, or of the message with the last
-    /// notice.
+    /// Stamp at which the current estimate begins, ns. It is the stamp of the first message with an arrival. After a notice, such
+    /// as a clock jump, it is the stamp of the message that caused the last notice.
     since_ns: i64,
     last: Option<Stamp>,
     next_note_ns: i64,

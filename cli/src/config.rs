@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Order in which the sections of a configuration without `plugins:` run. Each section takes the outputs of earlier sections, as
-/// nodes of a dataflow do.
+/// Order in which the sections of a configuration without `plugins:` run. Each section can take the outputs of earlier sections, as
+/// the nodes of a dataflow can.
 pub const ORDER: [&str; 7] = ["clock", "kinematics", "voxelize", "fuse", "align", "group", "resample"];
 
 /// Section of a configuration, with its values as they were read.

@@ -17,9 +17,9 @@ const CURVE: usize = 21;
 
 /// Finds by how much one channel lags behind another that sees the same movement
 ///
-/// Both are differentiated and correlated at every lag of the range, and the lag is where they correlate best. It is refused
-/// if that can't be known. Of a recording of several minutes each is looked at by itself, too: lags that grow from one to
-/// the next are clocks that drift apart.
+/// Both channels are differentiated and correlated at every lag of the range; the result is the lag where they correlate best. A
+/// lag that can't be known is refused. If the recording has several minutes, each minute is correlated by itself, too: a lag that
+/// grows from minute to minute shows clocks that drift apart.
 #[derive(clap::Args)]
 #[command(after_help = format!("{}
 

@@ -49,7 +49,7 @@ pub struct Args {
     /// A sensor of point clouds: its name, and clouds a second
     #[arg(long = "cloud", value_name = "NAME@RATE")]
     clouds: Vec<Cloud>,
-    /// The folder of robocache's nodes; absent: that of this command
+    /// The folder of robocache's nodes; absent: the folder of this command
     #[arg(long, value_name = "FOLDER")]
     nodes: Option<PathBuf>,
     /// The Python that runs the senders, with pyarrow and dora

@@ -24,7 +24,7 @@ pub struct StreamOffset {
     /// Time by which the stream's stamps are ahead of those of the other streams, beyond `latency_ms`, ms; negative if they are
     /// behind.
     pub ahead_ms: f64,
-    /// Time from the first message to the start of the offset, s.
+    /// Time from the first message of the recording to the first one whose stamps are off by `ahead_ms`, s.
     pub from_s: f64,
     pub is_refused: bool,
     pub text: String,
@@ -140,8 +140,8 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 
-/// Returns the `latency_ms` of the modality or attached stream that takes `made`, the output of another operation; `None` if no
-/// observation takes it.
+/// Returns the `latency_ms` of the modality or attached stream that takes `made`, an output of another operation; `None` if no
+/// modality and no attached stream takes this output.
 fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {

@@ -30,10 +30,10 @@ const LONGEST_SAMPLE: usize = 1024;
 
 /// Writes a page that shows a recording, and what a configuration makes of it
 ///
-/// One HTML file that needs no network: a verdict, what observations hold over time and where it is not valid, ages, waits,
-/// gaps, what was dropped, and the configuration. With --config its operations run over the recording as `robocache try` runs
-/// them, and the figures are those of `try --json`. Observations and diagnostics that were recorded are shown as they are;
-/// if there are no observations, the streams are.
+/// One HTML file that needs no network: a verdict, what observations hold over time and where they are not valid, ages, waits,
+/// gaps, what was dropped, and the configuration. With --config its operations run over the recording as `robocache try` runs them,
+/// and the figures are those of `try --json`. Observations and diagnostics that were recorded are shown as they are; if there are
+/// no observations, the streams are.
 #[derive(clap::Args)]
 #[command(after_help = format!("{}
 
@@ -44,10 +44,10 @@ Exit codes:
 pub struct Args {
     /// The folder of the recording
     recording: PathBuf,
-    /// A configuration that is tried over it
+    /// A configuration that is tried over the recording
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A channel that is drawn with the others so named, in one chart; STREAM alone is all of its channels
+    /// A channel to draw in one chart with all channels that this option names; STREAM alone means all of its channels
     #[arg(long = "channel", value_name = "CHANNEL")]
     channels: Vec<String>,
     /// The page; an older one is written over

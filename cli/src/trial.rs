@@ -229,8 +229,8 @@ fn has_clock(operations: &[Operation]) -> bool {
     sections.any(|section| matches!(section, Section::Clock(_)))
 }
 
-/// Finds the operation with the shortest period among those without `max_wait_ms` and trigger, and the period, ns; `None` if there
-/// is none, or if a clock is estimated.
+/// Finds the operation with the shortest period among those without `max_wait_ms` and trigger, and the period, ns. The result is
+/// `None` if there is no such operation, or if one of the operations is `clock`.
 fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
     if has_clock(operations) {
         return None;

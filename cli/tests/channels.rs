@@ -1,4 +1,4 @@
-//! Tests of `robocache latency` and `clock`, on recordings whose answer is known, and on a drive.
+//! Tests of `robocache latency` and `clock`, on recordings whose latency and clocks are known, and on the recorded drive of a car.
 
 use crate::common::{Done, Folder, MS, record, root, run, sample};
 use robocache::ops::align;

@@ -80,7 +80,10 @@ fn scripts_get_all_that_the_files_say() {
         (json!("fuse"), json!("ok"), json!(null))
     );
     assert_eq!(nodes[0]["report"]["inputs"][0]["rate_hz"], 999.7);
-    assert_eq!(of(1, "problem"), "its file is of version 7 (allowed: 1)");
+    assert_eq!(
+        of(1, "problem"),
+        "its file is of version 7 (allowed: 1; update the node and this command to one robocache)"
+    );
     assert_eq!((of(2, "name"), of(2, "level")), (json!("torn"), json!("stale")));
     assert!(
         of(2, "problem")

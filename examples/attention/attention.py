@@ -75,7 +75,7 @@ class TimeAttention(nn.Module):
     """Cross-attention from query times to the tokens of all modalities, whose stamps may be irregular.
 
     The list `dims` has the number of columns of each modality, D_m. One more key belongs to no sensor and is always valid. Without
-    that key, a query would be NaN if no token is valid.
+    that key, the features of a query would be NaN if no token is valid.
     """
 
     def __init__(self, dims: list[int], width: int = 128, heads: int = 4):

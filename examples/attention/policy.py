@@ -1,4 +1,6 @@
-"""An untrained policy node: attention over each observation gives actions for the next half second. It holds if the gate refuses.
+"""An untrained policy node: attention over each observation gives actions for the next half second.
+
+The node sends no action for an observation that `robocache.Gate` refuses.
 
 policy.py       in a dataflow, with an input `fused` or `observation`; needs torch
 """

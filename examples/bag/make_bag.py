@@ -72,7 +72,7 @@ def image(header, t: float, height: int = 48, width: int = 64):
 
 
 def message(topic: str, i: int, stamp_ns: int):
-    """Makes message `i` of a topic, with the stamp `stamp_ns`; None while its sensor drops out."""
+    """Makes message `i` of a topic, with the stamp `stamp_ns`; None while the topic's sensor drops out."""
     t = (stamp_ns - START) / SECOND
     time = of("builtin_interfaces/msg/Time", sec=stamp_ns // SECOND, nanosec=stamp_ns % SECOND)
     header = of("std_msgs/msg/Header", stamp=time, frame_id=topic.split("/")[1])

@@ -37,7 +37,7 @@ from robocache.presets import InvalidObservation
 
 
 class Policy:
-    """The network with its processors, and the rules by which observations are refused. It knows no node: `run` has the events."""
+    """The network with its processors, and the rules by which observations are refused. The function `run` reads the events."""
 
     def __init__(self, folder: pathlib.Path, max_age_ms: dict[str, float], device: str):
         about = json.loads((folder / "robocache.json").read_text())
@@ -135,8 +135,8 @@ class Policy:
 
 
 def rows(observation: Observation, of: list[int], count: int) -> list[int]:
-    """Returns the indices of the newest `count` rows, oldest first; the first complete row in place of rows before the start.
-    Raises InvalidObservation if one of the modalities `of` is not valid in a row."""
+    """Returns the indices of the newest `count` rows, oldest first. The first row in which all modalities `of` are valid replaces
+    rows from before the first sample of one of them. Raises InvalidObservation if another row lacks one of them."""
     if len(observation) < count:
         raise MessageError(f"the window has {len(observation)} rows, the policy takes {count}: set `window` of fuse")
     valid = observation.valid[:, of]

@@ -162,7 +162,7 @@ class History:
         self._rows.clear()
 
     def push(self, observation: Observation) -> Steps:
-        """Adds the newest row of an observation, and returns the last n rows. Raises ValueError if the observation is an error."""
+        """Adds the newest row of an observation, and returns the last n rows. Raises ValueError if `observation.error` is set."""
         if observation.error is not None:
             raise ValueError(f"an answer without an observation can't be a step: {observation.error}")
         names = observation.modalities if self._asked is None else tuple(self._asked)

@@ -49,7 +49,8 @@ class Attached:
         return None if index < 0 else self.message(index)
 
     def message(self, index: int) -> Voxels | Cloud | np.ndarray:
-        """Returns the message with an index among the U messages, oldest first. Raises MessageError if it is not in the window."""
+        """Returns message `index` of the U messages, oldest first. Raises IndexError if there are fewer messages, and MessageError
+        if the node sends them on an output of their own."""
         if self.columns is None or self.timestamps_ns is None:
             raise MessageError(
                 f"the messages are not in this observation: wire `observation`, or the output {self.name!r}"

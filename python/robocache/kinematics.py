@@ -235,8 +235,9 @@ class Chain:
         """Finds joints along trajectories of poses, `[..., T, 7]`. The search for a pose starts at the answer to the pose before.
         The search for the first pose starts at `seed`, `[n]`, or `[..., n]` for each trajectory.
 
-        If the search finds no answer, or moves a joint by more than `max_joint_step` (radians or metres), all starts are tried,
-        and the nearest answer is taken. If that answer still moves a joint by more than `max_joint_step`, `branch` goes up by one.
+        If the search finds no answer, or moves a joint by more than `max_joint_step` (radians or metres), all `seeds` starts are
+        tried. The answer nearest to the answer before is taken. If it still moves a joint by more than `max_joint_step`, the
+        result `branch` goes up by one.
 
         For the first pose any answer from `seed` will do; without a seed the joints are found as by `ik`. After a pose without an
         answer, the last answer stays the start.

@@ -94,8 +94,9 @@ def fuse(
     all streams close.
 
     The argument `config` is a dict of the keys of the nodes' section `fuse:`, or the path of a YAML file that has this
-    section. Its `device:` is ignored. The allowed triggers are the grid and `stream`. With `max_wait_ms` a node may see the
-    streams in another order than by stamp, and mask other rows as late.
+    section. Its `device:` is ignored. Observations are made at `rate_hz`, or at the samples of a stream (`trigger: {stream: ...}`);
+    triggers by request or timer are refused. With `max_wait_ms`, a node that gets samples in another order than by stamp may
+    mask other rows, since the samples of those rows come too late.
 
     Attached streams are left out, with a warning. Observations do not wait for attached streams, so the first observation may
     be earlier than in a node. (`RecordingDataset` has the attached streams of a recording.)

@@ -34,7 +34,8 @@ def resample_trajectories(
     """Interpolates trajectories linearly: data `[B, S, D]`, times `[B, S]` and targets `[B, T]`, seconds, give `[B, T, D]`.
 
     A target before the first sample has the value of the first sample, and a target after the last sample that of the last, as
-    in the original library. With `clamp=False` both are 0. The mask `valid` of `robocache.resample` tells these targets apart.
+    in the original library. With `clamp=False` the values at such targets are 0. The mask `valid` of `robocache.resample` tells
+    these targets apart.
 
     Raises `ValueError` if shapes do not fit or times do not ascend, and `TypeError` if a type is wrong.
     """

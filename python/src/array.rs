@@ -1,5 +1,5 @@
-//! Array arguments of any library, taken by DLPack. A host array is copied only if it has gaps, another order or no alignment,
-//! a device array never.
+//! Array arguments of any library, taken by DLPack. A host array is copied only if it is not row-major, has gaps or is not aligned.
+//! A device array is never copied.
 
 use crate::dlpack::{self, Imported};
 use crate::element::{self, Element, Place};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// An array argument of a Python call: row-major without gaps, on the host or on a device.
 ///
-/// A host array that has gaps, another order or no alignment is copied. A device array like that is refused, since its own
+/// A host array that is not row-major, has gaps or is not aligned is copied. A device array like that is refused, since its own
 /// library can copy it (`contiguous()`, `ascontiguousarray`).
 pub struct Array {
     memory: Storage,
@@ -37,8 +37,8 @@ enum Storage {
 impl Memory for Array {}
 
 impl Array {
-    /// Takes `object` by DLPack; errors call the argument `name`. The library of `object` makes `stream` wait until the elements
-    /// are written; `None` for an array on the host.
+    /// Takes `object`, whose elements are in `place`, by DLPack; errors call the argument `name`. On a device, the library of
+    /// `object` makes `stream` wait until the elements are written; on the host, `stream` is `None`.
     pub fn new(name: &dyn Display, object: &Bound<'_, PyAny>, place: Place, stream: Option<isize>) -> PyResult<Self> {
         let capsule = capsule_of(object, stream).or_else(|error| {
             let error = error.value(object.py());
@@ -164,7 +164,7 @@ impl Array {
         }
     }
 
-    /// Describes the memory of the elements: address, shape, type, place. The owner stays with the array.
+    /// Describes the memory of the elements: address, shape, type, place. The description does not keep the memory alive.
     pub fn part(&self) -> Part {
         Part {
             address: self.address(),
@@ -273,7 +273,8 @@ pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place
     }
 }
 
-/// Calls `__dlpack__` of an array for a capsule of DLPack 1.0; for an older capsule if its library does not know 1.0.
+/// Returns a capsule from the method `__dlpack__` of an array: of DLPack 1.0, or older if the library does not know 1.0. The
+/// library makes `stream` wait for the elements; `stream` is `None` if the array is on the host.
 fn capsule_of<'py>(object: &Bound<'py, PyAny>, stream: Option<isize>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let method = object.getattr("__dlpack__")?;

@@ -72,7 +72,7 @@ impl Arrays {
         self.stream.get().ok_or_else(missing)
     }
 
-    /// Returns the call's stream on the device of its arrays; an error if every array is on the host.
+    /// Returns the CUDA stream of the arrays' device that this Python call works on; an error if every array is on the host.
     pub fn into_stream(self) -> PyResult<DeviceStream> {
         let missing = || PyRuntimeError::new_err("no stream of a device");
         self.stream.into_inner().ok_or_else(missing)

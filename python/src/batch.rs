@@ -16,7 +16,7 @@ pub struct BatchShape {
     pub targets: usize,
     /// Number of values in a sample; `None` if samples are single values and `values` has no axis for them.
     pub dim: Option<usize>,
-    /// True if `targets_ns` is `[T]`, for all rows.
+    /// True if `targets_ns` is `[T]`: all rows have the same targets.
     pub is_shared: bool,
     pub dtype: Dtype,
 }

@@ -14,8 +14,8 @@ pub struct Stamps<'a> {
     pub samples: usize,
 }
 
-/// Merges the stamps of all streams in the order of a replay. Next is the stream whose next `order_ns` is the smallest; of equal
-/// times, the stream whose name sorts first. The stamps of one stream keep their order, even if their `order_ns` go back.
+/// Merges the stamps of all streams in the order of a replay: by `order_ns`, and stamps with equal `order_ns` by the names of their
+/// streams. The stamps of one stream keep their order, even if their `order_ns` go back.
 pub struct Merge<'a> {
     streams: &'a [Stamps<'a>],
     /// Indices of the streams, sorted by name.
@@ -58,13 +58,13 @@ pub struct ObservationEstimate {
     /// Index of the stream that triggers the observations, and the setting for the older rows of a window; `None` without such a
     /// stream.
     trigger: Option<(usize, Rows)>,
-    /// Period of the grid, ns, at least 1.
+    /// Period of the time grid on which targets lie, ns, at least 1.
     period_ns: i64,
     window: usize,
     stride: usize,
     emit_every: usize,
     /// Largest step forward of the stamps, ns, for each stream; `None` for no limit. A larger step is a clock jump, after which the
-    /// grid starts anew.
+    /// time grid starts anew.
     jump_ns: Vec<Option<i64>>,
     /// Largest step back of the stamps, ns, for each stream. A larger step back is a clock jump. A smaller step back is a sample
     /// out of order.

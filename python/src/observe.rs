@@ -246,8 +246,8 @@ pub fn observe(
 }
 
 /// Runs fuse over the recording in the folder `path`, whose streams are `recorded`. An input that was recorded by another name
-/// has that name in `streams`. Messages reach the aligner in the order of `arrival` or of `stamp`, as `order` says. `None` is by
-/// arrival if all arrivals are known.
+/// has that name in `streams`. Messages reach the aligner in the order of `arrival` or of `stamp`, as `order` says. With
+/// `None` the order is by arrival if the arrivals of all streams are known, never go back, and are not all the same time.
 #[pyfunction]
 #[pyo3(signature = (path, recorded, config, streams, most_bytes, is_gathered, invalid, allowed, device=None, uses_broken=false, order=None))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
@@ -345,7 +345,7 @@ fn is_by_arrival(order: Option<&str>, streams: &[Indexed], names: &[String], pat
 }
 
 /// Reads the stamps of a recorded stream, ns, as a node would: from the index of the recording. They are read from the messages
-/// if the selection names a key of the metadata, or the first message was sent without a stamp.
+/// if `selection` takes the stamp from a key of the metadata, or the first message was sent without a stamp.
 fn stamps_of(stream: &mut Indexed, selection: &Selection, name: &str, path: &str) -> PyResult<Vec<i64>> {
     let mut stamps = stream.timestamps_ns().to_vec();
     let mut message = Message::default();

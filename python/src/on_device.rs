@@ -18,7 +18,7 @@ use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::time::is_stamp_in_range;
 use std::sync::{Arc, Mutex};
 
-/// Owner of a grid's memory: a batch lives as long as a tensor shows one of its grids.
+/// A `VoxelizeBatch` owns the memory of its grids, and lives as long as a tensor shows one of them.
 impl Memory for Mutex<VoxelizeBatch> {}
 
 /// Resamples a batch of trajectories on the device of `stream`, and returns the values and their mask.

@@ -29,7 +29,7 @@ impl Tensor {
         let own = DlDevice::from(self.part().place);
         if dl_device.is_some_and(|(kind, ordinal)| (DlDevice { kind, ordinal }) != own) {
             return Err(PyBufferError::new_err(format!(
-                "the tensor is on {}, and is not copied to another device by DLPack",
+                "the tensor is on {}, and is not copied to another device by DLPack (allowed: `dl_device` None; copy it with the library that takes it)",
                 self.part().place
             )));
         }

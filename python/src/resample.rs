@@ -21,7 +21,8 @@ type Resampled = (Tensor, Tensor, Vec<(&'static str, Option<u64>)>);
 /// Result of a batch on the host: the bytes of its values, a mask byte for each target, and the counters.
 type BatchResult = (HostBuf, HostBuf, ResampleCounters);
 
-/// The columns of the message that asks for a batch, on the host: rows one after the other, with offsets where each row begins.
+/// A batch of trajectories on the host, as the columns of the message that the resampler takes: the trajectories one after the
+/// other, with the offsets at which each begins.
 #[derive(Default)]
 struct Batch {
     times: Vec<i64>,

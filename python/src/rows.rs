@@ -4,8 +4,8 @@ use robocache::device::{Dtype, HostBuf};
 use robocache::ops::align::{Aligner, Masks};
 use std::collections::{HashMap, TryReserveError};
 
-/// The distinct rows of one output of an aligner, in the order in which windows first contain them. `index` has the rows of each
-/// window.
+/// The distinct rows of one output of an aligner, in the order in which windows first contain them. `index` has the
+/// indices of the rows that make each window.
 pub struct DistinctRows {
     pub output: usize,
     pub columns: usize,

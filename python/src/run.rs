@@ -25,7 +25,8 @@ pub struct Run {
     pub dropped: Vec<[u64; REASONS.len()]>,
     /// Attached messages that are held for later targets; each message is represented by its index in the stream.
     attached: Attached<usize>,
-    /// Indices of each row's message, and ages of the messages at the row's target, ns, for each attached stream; -1 for none.
+    /// Indices of each row's message, and ages of the messages at the row's target, ns, for each attached stream; -1 for a row
+    /// without a message.
     pub members: Vec<[Vec<i64>; 2]>,
     /// Buffer for the bytes of one window.
     window: Vec<u8>,
@@ -75,8 +76,8 @@ impl Run {
         })
     }
 
-    /// Counts the sample of the stream `modality` as dropped if `pushed` says so, and stores the observations that are due. Errors
-    /// of a device end the run.
+    /// Counts a sample of the stream `modality` as dropped if `pushed`, the result of pushing it, is that the sample can't be used.
+    /// Stores the observations that are due. Errors of a device end the run.
     fn pushed(&mut self, modality: usize, pushed: Result<PushOutcome, PushError>) -> PyResult<()> {
         match pushed {
             Ok(_) => {}

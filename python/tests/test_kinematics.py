@@ -503,7 +503,7 @@ def test_a_path_is_no_text_and_a_text_no_path(tmp_path):
     [
         (ValueError, "link `nose`", dict(tip="nose")),
         (TypeError, "base", dict(base=3)),
-        (ValueError, "joint `wrist` does not move the tip", dict(joints=["shoulder", "wrist"])),
+        (ValueError, "`joints` names `wrist`, which does not move the tip", dict(joints=["shoulder", "wrist"])),
         (ValueError, "joint `elbow` is missing", dict(joints=["shoulder"])),
         (TypeError, "`joints` is 'shoulder'", dict(joints="shoulder")),
         (ValueError, r"`tool` has 3 numbers \(allowed: 7, x y z qx qy qz qw\)", dict(tool=[0, 0, 1])),
@@ -511,7 +511,7 @@ def test_a_path_is_no_text_and_a_text_no_path(tmp_path):
         (ValueError, r"`tool` is \[0.0, .* \(allowed: x y z qx qy qz qw", dict(tool=[0] * 7)),
         (ValueError, r"`tool` is .* with a quaternion of norm 1, to within 1 %", dict(tool=[0, 0, 0.1, 0, 0, 0, 0.98])),
         (ValueError, "`tool` is .*NaN", dict(tool=[math.nan, 0, 0, 0, 0, 0, 1])),
-        (ValueError, "limits of `wrist`", dict(limits={"wrist": [0, 1]})),
+        (ValueError, "`limits` names `wrist`", dict(limits={"wrist": [0, 1]})),
         (ValueError, "joint `elbow`: limits 1 and 0", dict(limits={"elbow": [1, 0]})),
         (ValueError, r"`limits\['elbow'\]` has 1 number \(allowed: 2, lower and upper\)", dict(limits={"elbow": [1]})),
         (TypeError, "`limits` is a list", dict(limits=[[0, 1]])),

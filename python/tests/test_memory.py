@@ -65,7 +65,7 @@ def test_a_trigger_makes_no_targets_in_a_silence():
 
 
 def test_what_fits_is_what_was_said(monkeypatch):
-    """The bytes in a refusal are not less than the bytes of the result."""
+    """The estimated size of a result is more than the size of its arrays, and at most twice as large."""
     given = streams(0)
     made = rc.fuse(given, FUSE)
     assert len(made) == 200
@@ -184,7 +184,7 @@ def test_messages_in_any_order(large):
     ],
 )
 def test_the_observations_are_counted_beforehand(monkeypatch, order, keys):
-    """The estimate is the number of observations, apart from those missing at the start and the end."""
+    """The estimated number of observations is the true number, or up to 2 more: some are missing at the start and the end."""
     given = {name: (order(stamps), values) for name, (stamps, values) in streams(0).items()}
     made = len(rc.fuse(given, FUSE | keys))
     monkeypatch.setattr("robocache.offline.free_bytes", lambda: 0)

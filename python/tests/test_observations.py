@@ -34,7 +34,7 @@ def check(observations: rc.Observations, wanted: dict[str, np.ndarray]) -> None:
 
 
 def check_dataset(dataset: rc.RecordingDataset, observations: rc.Observations) -> None:
-    """Checks items one by one, in any order and several at once."""
+    """Checks that the items of `dataset` are `observations`, read one by one in random order and several at once."""
     names = ("fused", "valid", "age_ns", "timestamps_ns", "epoch")
     assert len(dataset) == len(observations)
     order = np.random.default_rng(3).permutation(len(dataset))
@@ -82,8 +82,8 @@ def test_real_recordings(data, tmp_path, name):
 
 
 def random_case(rng: np.random.Generator) -> tuple[dict, dict]:
-    """Makes one to four streams with gaps and NaNs, and a configuration. No two stamps are equal: the second of two samples may
-    come too late, which the oracle does not know."""
+    """Makes one to four streams with gaps and NaNs, and a configuration. No two stamps of a stream are equal, since the second of
+    such samples may come too late, which the oracle does not know."""
     modalities, streams = [], {}
     for m in range(rng.integers(1, 5)):
         dim = int(rng.integers(1, 5))
@@ -115,7 +115,7 @@ def random_case(rng: np.random.Generator) -> tuple[dict, dict]:
 
 
 def check_marked(observations: rc.Observations, plain: rc.Observations) -> None:
-    """Checks for the bits of `plain`, except that each column of a modality that is not valid is NaN."""
+    """Checks that `observations` has the bits of `plain`, except that each column of a modality that is not valid is NaN."""
     for name in ("valid", "age_ns", "timestamps_ns", "epoch"):
         assert getattr(observations, name).tobytes() == getattr(plain, name).tobytes(), name
     wanted, is_invalid = plain.fused.copy(), np.repeat(~plain.valid, np.diff(plain.offsets), axis=2)
@@ -169,7 +169,8 @@ def test_a_dataset_goes_to_other_processes(tmp_path):
 
 
 def test_a_clock_that_goes_back():
-    """Two rows of the same time are both stored, since windows before and after the jump have different values for that time."""
+    """Two rows of the same time are both stored, since windows before and after the clock jump have different
+    values for that time."""
     stamps = np.concatenate([np.arange(0, 2000, 10), np.arange(0, 1000, 10)]) * 1_000_000
     values = np.arange(300, dtype=np.float32)
     config = {"rate_hz": 100, "window": 3, "modalities": [{"input": "a", "dim": 1, "interpolation": "previous"}]}

@@ -186,7 +186,8 @@ def test_pi0(model):
 
 
 def test_pi0_fast_does_not_mask_images():
-    """OPENPI, src/openpi/policies/droid_policy.py, DroidInputs: other names, and True for each camera."""
+    """OPENPI, src/openpi/policies/droid_policy.py, DroidInputs: pi0-FAST has cameras of other names,
+    and a mask that is True for each of them."""
     got = observe(images={"top": [50, 100], "wrist": [51, None]})
     made = openpi.inputs(got, state=["arm"], images={"base_0_rgb": "top"}, prompt="fold", model="pi0_fast")
     assert {name: bool(mask) for name, mask in made["image_mask"].items()} == {
@@ -221,7 +222,7 @@ def test_droid():
 
 def test_smolvla():
     """LEROBOT, src/lerobot/policies/smolvla/modeling_smolvla.py, prepare_images: `<key>_padding_mask` True is an
-    image, as is one without a mask; a missing one is -1 after `* 2 - 1`, so black; prepare_state pads."""
+    image, as is a key without a mask; a missing image is -1 after `* 2 - 1`, so black; prepare_state pads the state."""
     got = observe(images={"top": [50, 100], "wrist": [51, None]})
     batch = smolvla.inputs(got, state=["arm", "gripper"], images={"top": "top", "wrist": "wrist"}, task="fold")
     assert batch["observation.state"].tolist() == [NEWEST] and batch["task"] == ["fold"]
@@ -356,8 +357,8 @@ def test_what_is_not_valid_is_refused_held_or_filled():
 
 
 def test_what_is_held_is_older():
-    """The row before the start repeats the newest row. That copy must not fill the drop-out of the row between them, since it is
-    newer."""
+    """The first row is from before the start of the episode, so it repeats the newest row. That copy must not fill the drop-out in
+    the second row, since only older values are held."""
     got = observe(values=[[0] * 4, [0] * 4, NEWEST], unborn=[(0, "arm")], invalid=[(1, "arm")])
     with pytest.raises(InvalidObservation, match="row -2"):
         lerobot_diffusion.inputs(got, state=["arm"], on_invalid="hold")

@@ -256,7 +256,7 @@ def test_a_recording_is_doubted_too(tmp_path):
 
 
 def test_what_is_all_right_is_not_doubted(recwarn):
-    """Rates from 1 Hz to 48 kHz, spans that overlap a little, and a map that came once, long ago."""
+    """Checks that nothing warns of rates from 1 Hz to 48 kHz, spans that overlap a little, or a map that came once, long ago."""
     config = {
         "rate_hz": 10,
         "modalities": [{"input": name, "dim": 1, "interpolation": "previous"} for name in ("audio", "slow", "map")],

@@ -1,4 +1,4 @@
-"""Every posture of a UR5 for a pose, in closed form: an oracle that has the lengths of the file, and does not use the solver.
+"""Every posture of a UR5 for a pose, in closed form: an oracle with the link lengths of the URDF, which does not use the solver.
 
 The axes of joints 2, 3 and 4 are parallel, so that a pose gives joint 1, then 5 and 6, and then two links in a plane remain. A pose
 has up to 8 postures. See Hawkins, Analytic Inverse Kinematics for the Universal Robots UR-5/UR-10 Arms, 2013.

@@ -84,8 +84,8 @@ impl App {
         self
     }
 
-    /// Makes several plugins available, as [`add_plugin`](Self::add_plugin) does each. If there are several and a section is
-    /// missing, the configuration has to list under `plugins:` which of them run.
+    /// Makes several plugins available, as [`add_plugin`](Self::add_plugin) does each. A configuration that lacks the section of one
+    /// of several plugins has to list under `plugins:` which of them run.
     #[must_use]
     pub fn add_plugins(mut self, plugins: impl IntoIterator<Item = Box<dyn Plugin>>) -> Self {
         self.plugins.extend(plugins);

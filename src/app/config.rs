@@ -410,7 +410,7 @@ fn plugin_list(value: Value) -> Result<Vec<(String, Value)>, String> {
         return Err("it must be a list of one-key maps, such as `- fuse: {...}`".into());
     };
     if entries.is_empty() {
-        return Err("it is empty".into());
+        return Err("it is empty (needed: one entry or more, such as `- fuse: {...}`)".into());
     }
     let named = |(i, entry)| match entry {
         Value::Mapping(map) if map.len() == 1 => match map.into_iter().next() {

@@ -147,7 +147,7 @@ impl Faults {
         })
     }
 
-    /// Every kind of fault or warning at each site: the site's name, the number of events, and the last line.
+    /// Every kind of fault or warning at each site: the site's name, the number of events, and the last line of the log about them.
     pub(super) fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.sites.iter().flat_map(|site| {
             site.faults()
@@ -155,8 +155,8 @@ impl Faults {
         })
     }
 
-    /// Logs the counts of the run. A count that no line has given in full yet is logged at the level of its kind, so that
-    /// it isn't lost in a log of warnings and above.
+    /// Logs the counts of the run. A count with events that no line has reported yet is logged at the level of its kind, so that a
+    /// log of warnings and above has it. The other counts are logged at the level info.
     pub(super) fn summarize(&mut self) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {

@@ -179,8 +179,8 @@ impl Graph {
     /// Names of the inputs that have to come from the dataflow, each with the first operation that takes it. Other methods take the
     /// index in this list as `external`.
     ///
-    /// A misspelt input of an operation is one of these, too, and the operation waits for it: compare them with the streams
-    /// that you have.
+    /// A misspelt input of an operation is one of these names, too, and the operation waits for it: compare the names with the
+    /// streams that you have.
     pub fn external_inputs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.externals.iter().map(|(name, consumers)| {
             let first = consumers.first().map(|&(operation, _)| &self.nodes[operation]);
@@ -230,10 +230,9 @@ impl Graph {
         selections.try_fold(first, Selection::and)
     }
 
-    /// Hands a message of an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)) to the
-    /// operations. It is checked as by [`Message::check`]. If its header contradicts its payload, it counts as a fault, and
-    /// only operations that [take any](Operation::takes_any) message get it. Each operation checks the stamp and the form
-    /// itself.
+    /// Hands a message of an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)) to the operations.
+    /// The message is checked as by [`Message::check`]. If its header contradicts its payload, it counts as a fault, and only
+    /// operations that [take any](Operation::takes_any) message get it. Each operation checks the stamp and the form itself.
     ///
     /// # Panics
     /// If there is no such input.
@@ -380,7 +379,7 @@ impl Graph {
         result
     }
 
-    /// Counts messages of an input of the dataflow that can't be read, and tells its operations.
+    /// Counts messages of an input of the dataflow that can't be read, and tells the operations that take the input.
     pub(crate) fn external_fault(&mut self, external: usize, times: u64, message: impl std::fmt::Display) {
         self.shared.faults.count(self.external_sites[external], times, message);
         for &(operation, input) in &self.externals[external].1 {

@@ -18,8 +18,8 @@ use std::time::Instant;
 ///    [`parameter`](Self::parameter) when a parameter is set, and [`wake`](Self::wake) at the time that it last asked for.
 ///    Calls come in the order in which these events happened. Messages that it publishes in a call reach the operations after
 ///    it before the next event does.
-/// 3. [`finish`](Self::finish) is called once at the end: no more messages come, and work that it holds must be completed. When
-///    every input closes, each gets its [`changed`](Self::changed) before that.
+/// 3. [`finish`](Self::finish) is called once at the end: no more messages come, and work that it holds must be completed. If every
+///    input closes, [`changed`](Self::changed) is called for each input before `finish`.
 ///
 /// All calls come from one thread, which need not be the one that built the operation's plugin but never changes. A call may
 /// take as long as the work takes: meanwhile messages wait in a bounded queue, which drops the oldest of each input. It should

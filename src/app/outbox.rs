@@ -19,7 +19,7 @@ pub trait Sink {
     /// Makes room for a payload of this layout, calls `fill` to write the payload and the header, which is empty before, and
     /// sends both.
     ///
-    /// [`Message::write`] does the first part for a sink that keeps messages in this process.
+    /// A sink that keeps messages in this process can call [`Message::write`], which makes the room and calls `fill`.
     ///
     /// # Errors
     /// The message can't be sent. The caller counts the error and goes on.
@@ -40,7 +40,8 @@ pub trait Sink {
     /// payload, in the order of the layout.
     ///
     /// # Errors
-    /// Says why the payload can't be sent from there, such as a lack of memory. The caller then [sends](Self::send) it from the host.
+    /// Says why the payload can't be sent from the GPU's memory, such as a lack of room. The caller then [sends](Self::send) it
+    /// from the host.
     fn send_on_device(
         &mut self,
         output: &str,
@@ -191,8 +192,9 @@ impl Outbox<'_> {
         self.enqueue(route, last, message);
     }
 
-    /// True if the consumers take payloads in this GPU's memory: all operations of this process that take the output or, without
-    /// any, the dataflow. [`send_on_device`](Self::send_on_device) then avoids a copy through the host.
+    /// True if all operations of this process that take the output take its payloads in this GPU's memory. If no operation takes
+    /// the output, true if the dataflow takes them there. [`send_on_device`](Self::send_on_device) then avoids a copy through the
+    /// host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
         self.outputs[output].device == Some(gpu.device())
     }

@@ -1,7 +1,7 @@
 //! The thread that drains dora's events.
 //!
 //! It copies each payload out at once, and waits only for room on an edge with backpressure. Opening a ring may take seconds: a
-//! thread of its own does that, and meanwhile the messages of the input are held, in order.
+//! thread of its own opens the ring, and meanwhile the messages of the ring's input are held, in order.
 
 use super::message::read_message;
 use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Note, Queue};
@@ -137,7 +137,8 @@ impl Drain {
         }
     }
 
-    /// Runs until the stream or the node ends. Returns the stream, to be closed after the last output.
+    /// Runs until dora's stream of events or the node ends. Returns the stream of events, which the caller closes after the node's
+    /// last output.
     pub(super) fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
         loop {
             // The `Stream` implementation keeps the order of arrival; `recv` does not.
@@ -207,7 +208,9 @@ impl Drain {
                     self.input(input, &metadata.parameters, data.as_array(), times);
                 }
                 None if self.ignored.insert(id.to_string()) => {
-                    let text = format!("input `{id}` is wired, but no operation listens to it");
+                    let text = format!(
+                        "input `{id}` is wired, but no operation listens to it (name it in the configuration, or unwire it)"
+                    );
                     self.log(Severity::Warning, text);
                 }
                 None => {}

@@ -84,7 +84,7 @@ impl Framing {
                     offsets = self.buffer((layout.rows + 1) * size_of::<i32>());
                 }
             }
-            // A text has no node for its bytes, unlike a list for its elements.
+            // A text has no Arrow field node for its bytes, unlike a list for its elements.
             if !matches!(column.cells, Cells::Text(_)) {
                 self.node(elements);
             }

@@ -54,7 +54,8 @@ pub enum NodeError {
     /// The dataflow does not wire what the configuration asks for, or the status of the node can't be written.
     #[error("{0}")]
     Config(String),
-    /// dora can't start or join the node, or its description of the node can't be read.
+    /// The node can't join dora's dataflow, its description by dora can't be read, or the thread that drains dora's events can't be
+    /// started.
     #[error("dora: {0}")]
     Dora(String),
     /// The app can't be built, or can't go on.
@@ -92,7 +93,8 @@ pub fn main(run: impl FnOnce() -> eyre::Result<()>) -> ExitCode {
 }
 
 /// Runs an app as the command line asks. It reads the configuration that `--config FILE` or `ROBOCACHE_CONFIG` names, joins the
-/// dataflow and runs until it ends. With `--check` it checks the configuration only, and it prints `--help` or `--version`.
+/// dataflow and runs until it ends. With `--check` it only checks the configuration. With `--help` or `--version` it only prints
+/// the requested text.
 ///
 /// An app whose plugins all have their configuration from the program needs no file.
 ///

@@ -42,8 +42,8 @@ pub(crate) enum Note {
     Parameter { key: String, value: Value },
     /// A line for the log.
     Log { level: Severity, text: String },
-    /// End of the dataflow. `inputs_closed` is true if every input is closed, whose messages are then in the queue, and false if
-    /// the dataflow stops.
+    /// End of dora's events for this node. `inputs_closed` is true if every input was closed: their messages are ahead of this note
+    /// in the queue. It is false if the dataflow was stopped.
     End { inputs_closed: bool },
 }
 
@@ -72,7 +72,8 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Makes the bounds from the dataflow's `queue_size` and `queue_policy`. A declared size has no bound in bytes.
+    /// Makes the bounds from the dataflow's `queue_size` and `queue_policy`. If the dataflow sets `queue_size`, there is no bound
+    /// in bytes.
     pub(super) fn new(queue_size: Option<usize>, backpressure: bool) -> Self {
         Self {
             messages: queue_size.unwrap_or(DEFAULT_MESSAGES).max(1),
@@ -135,7 +136,8 @@ impl InputQueue {
         self.bytes -= message.bytes();
     }
 
-    /// Drops the oldest message. At most one change is ahead of it.
+    /// Drops the input's oldest message. At most one change of the input's state is ahead of it, and is dropped too if another
+    /// change follows.
     fn drop_oldest(&mut self) {
         let at = usize::from(matches!(self.waiting.front(), Some((_, Entry::Change(_)))));
         if let Some((_, Entry::Message(message))) = self.waiting.remove(at) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Shortest time between two lines of the log about payloads that were overwritten, or that are sent without the ring.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
-/// The ring of an output, with the counts that the log has reported.
+/// The ring of an output, with the counts of missed payloads that the log has reported already.
 pub(super) struct OutputRing {
     output: String,
     residence_word: &'static str,
@@ -47,7 +47,12 @@ impl OutputRing {
                     RingWriter::on_device(output, gpu, &budget, configured.ring).map_err(|error| error.to_string())?;
                 ("cuda", writer)
             }
-            (Residence::Cuda, None) => return Err(format!("the operation runs on {}", configured.placement)),
+            (Residence::Cuda, None) => {
+                return Err(format!(
+                    "the operation runs on {} (needed for `cuda`: a GPU)",
+                    configured.placement
+                ));
+            }
             _ => (
                 "shared",
                 RingWriter::shared(output, configured.placement.gpu(), configured.ring),
@@ -165,7 +170,7 @@ impl OutputRing {
         }
         if timed_out > 0 {
             tracing::warn!(
-                "output `{output}`: {timed_out} times a consumer did not take a payload within lease_timeout_ms"
+                "output `{output}`: {timed_out} times a consumer did not take a payload within `lease_timeout_ms`: it hangs, or takes longer"
             );
         }
         self.reported = now;

@@ -80,6 +80,8 @@ pub(super) fn run(app: App) -> Result<(), NodeError> {
         let ended = result.is_ok();
         status.end(Report { ended, ..report });
     }
+    // The queue ends first, so that the drain does not wait for room in it. Dropping the sender closes the outputs, so it lives
+    // until consumers have read the last messages.
     queue.end();
     // If dora ended the node, the drain has ended already and nobody listens.
     let _ = stop.send(());
@@ -197,7 +199,12 @@ fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
         );
     }
     if losses.lost_by_dora > 0 {
-        graph.external_loss(input, "lost by dora", losses.lost_by_dora, "dora dropped messages");
+        graph.external_loss(
+            input,
+            "lost by dora",
+            losses.lost_by_dora,
+            "dora dropped messages (a longer `queue_size` of the input keeps more)",
+        );
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Sender {
     header: Header,
     /// Random number that distinguishes this process from other senders, such as the same node before a restart.
     id: i64,
-    /// The layout of a message whose payload is in a ring.
+    /// Layout of the empty payload that a message carries if the real payload is in a ring.
     empty_layout: Layout,
 }
 
@@ -66,7 +66,7 @@ impl Sender {
         let bytes = framing.prepare(layout)?;
         let mut sample = self.allocator.allocate(bytes).map_err(|error| error.to_string())?;
         fill(&mut framing.write(&mut sample), &mut self.header);
-        // A message that is passed on gets the number of this sender.
+        // A message that is passed on gets the id of this sender, not of the first sender.
         self.header.set(key::sender, MetadataRef::Integer(self.id));
         self.node
             .send_output_sample(id.clone(), parameters(&self.header), Some(sample))

@@ -92,9 +92,9 @@ impl Files {
         }
     }
 
-    /// Writes the temporary file, which must be this process's own.
+    /// Writes `text` to a new temporary file. An existing file is removed first, and never written to.
     fn write(&self, text: &[u8]) -> std::io::Result<()> {
-        // An earlier process with this number may have left one behind.
+        // An earlier process with the same process id may have left its temporary file behind.
         let _ = std::fs::remove_file(&self.temporary);
         File::options()
             .write(true)

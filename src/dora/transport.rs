@@ -30,7 +30,8 @@ impl Overlay {
         }
         if threads() > 1 {
             tracing::warn!(
-                "there is a second thread already, so the transport stays as it is; bursts may lose messages"
+                "there is a second thread already, so the transport stays as it is; bursts may lose messages \
+                 (needed: no thread before the node starts)"
             );
             return Self(None);
         }
@@ -41,7 +42,10 @@ impl Overlay {
                 overlay
             }
             Err(error) => {
-                tracing::warn!("{}: {error}; bursts may lose messages", std::env::temp_dir().display());
+                tracing::warn!(
+                    "{}: {error}; bursts may lose messages (needed: a folder for a small file, which TMPDIR names)",
+                    std::env::temp_dir().display()
+                );
                 Self(None)
             }
         }
@@ -103,7 +107,10 @@ pub(super) fn wait_until_read(limit: Duration) {
             None => return,
         }
         if start.elapsed() > limit {
-            tracing::warn!("consumers have not read everything within {} s", limit.as_secs());
+            tracing::warn!(
+                "consumers have not read everything within {} s: the last messages may be lost",
+                limit.as_secs()
+            );
             return;
         }
         std::thread::sleep(POLL);

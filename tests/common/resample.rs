@@ -298,8 +298,8 @@ pub fn times_at_the_ends_of_int64_do_not_overflow(place: Place) {
     }
 }
 
-/// Finds the value of a plain mode at a target by looking at every sample; `None` if it is invalid. tests/modes.rs covers the other
-/// modes.
+/// Finds the value at a target in the mode `previous`, `nearest` or `linear`, by looking at every sample; `None` if the value is
+/// invalid. tests/modes.rs covers the other modes.
 fn oracle<T: Kind>(row: &Row, dim: usize, config: &ResampleConfig, target: i64) -> Option<Vec<T>> {
     let samples: Vec<(i64, Vec<T>)> = row
         .times

@@ -2,11 +2,11 @@
 //! got and what it sent.
 //!
 //! Reading: silence is judged at the samples of each stream that is waited for. It counts from the last observation, or from a
-//! clock jump of that stream. With ticks it is judged at a tick without an observation, with requests while one without a time
-//! waits. With both it also counts from when the due time last went on by a period.
+//! clock jump of that stream. With ticks as the trigger, silence is judged at a tick without an observation; with requests, while
+//! a request without a time waits. For both triggers it also counts from when the due time last went on by a period.
 //!
-//! A gap between the stamps of a stream needs no rule, as silence is not judged within it. Catching up after a pause needs G,
-//! which the oracle gives, as it gives the due time.
+//! A gap between the stamps of a stream needs no rule, as silence is not judged within it. Whether samples only catch up
+//! after a pause depends on the grid clock G, which is taken from the oracle. So is the due time.
 
 use crate::oracle::{Observation, PushOutcome, nanos};
 use crate::scenario::{Event, Modality, Scenario, Trigger};
@@ -101,8 +101,9 @@ impl Liveness {
         }
     }
 
-    /// Checks the bounds after an event. The outcome `came` is of the sample, if the engine took one. The grid clock G before and
-    /// after the event is `clock`, and `due` the due time after it. If `is_asked`, a request without a time waits.
+    /// Checks the bounds after an event. The argument `came` is the outcome of its sample; `None` if the engine took no sample. The
+    /// grid clock G was `clock[0]` before the event and is `clock[1]` after it, when the due time is `due`. The flag `is_asked` is
+    /// true if a request without a time waits.
     pub fn event(
         &mut self,
         event: &Event,
@@ -227,8 +228,9 @@ impl TriggerBound {
         self.waiting.first().is_some_and(|(_, time)| time.is_none())
     }
 
-    /// Checks the bound after an event. The sample of the event has the outcome `came`, and its request the number `asked`. The
-    /// grid clock G before and after the event is `clock`; `moved` if G moved to another stream.
+    /// Checks the bound after an event. The argument `came` is the outcome of its sample, and `asked` the number of its request;
+    /// `None` if the engine took none. The grid clock G was `clock[0]` before the event and is `clock[1]` after it. The flag
+    /// `moved` is true if G moved to another stream.
     pub fn event(
         &mut self,
         (event, came, asked): (&Event, Option<PushOutcome>, Option<u64>),

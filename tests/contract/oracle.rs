@@ -28,8 +28,8 @@ struct StreamHistory {
     reset: i128,
     open: bool,
     arrivals: Vec<Sample>,
-    /// Limit, ns, if the stream is set aside, so that the grid clock G ignores it. G follows it again once its lead over G is at
-    /// most this. `None` if it is not set aside.
+    /// Limit, ns, if the stream is set aside, so that the grid clock G ignores it; otherwise `None`. G follows the stream again
+    /// once the stream's lead over G is at most the limit.
     aside: Option<i128>,
     /// Stamp of the stream's newest sample when the grid clock G last followed the stream, ns.
     led_until: Option<i128>,
@@ -48,7 +48,7 @@ impl StreamHistory {
         sample.stamp - self.latency
     }
 
-    /// Times of the samples since the last jump, in order of arrival.
+    /// Times of the samples since the stream's last clock jump, in order of arrival.
     fn times(&self) -> impl Iterator<Item = i128> + '_ {
         self.arrivals.iter().filter(|s| !s.cleared).map(|s| self.time(s))
     }
@@ -65,7 +65,7 @@ impl StreamHistory {
         self.held().map(|s| self.time(s)).min()
     }
 
-    /// The watermark, ns: the newest time that all groups of the stream are past. `None` if it is past no time.
+    /// The watermark, ns: the newest time that all of the stream's groups of channels are past. `None` if they are past no time.
     fn past(&self) -> Option<i128> {
         let newest = self.newest()?;
         let mut past = Some(i128::MAX);
@@ -96,8 +96,8 @@ impl StreamHistory {
         in_order.max(self.settled.map(|stamp| stamp - self.latency))
     }
 
-    /// Settles samples by `min_period_ms`, up to which no sample can still come. Reading: a sample that follows a settled one so
-    /// closely that no other fits between is settled from then on. It must be held at that moment.
+    /// Settles samples by `min_period_ms`: no sample can still come before a settled one. Reading: a sample that follows a settled
+    /// sample so closely that no other fits between is settled from then on, if the buffer holds it at that moment.
     fn settle(&mut self) {
         let newest = self.newest().filter(|_| self.min_period > 0);
         let Some(mut settled) = newest.and_then(|newest| self.settled(newest)) else {
@@ -173,9 +173,9 @@ pub struct Observation {
     pub time: i128,
     pub epoch: u64,
     pub late_samples: u64,
-    /// Number of the request that the observation answers; `None` if a grid, a stream or a tick made it.
+    /// Number of the request that the observation answers; `None` if the time grid, a stream or a tick made it.
     pub request: Option<u64>,
-    /// Time of the newest sample past the target when the target falls due, if samples come in order of time. It is `None` if
+    /// Time from the target to the newest sample when the target falls due, ns, if samples come in order of time. It is `None` if
     /// samples may be late, as the value is a matter of definition then.
     pub wait: Option<i128>,
     pub timestamps: Vec<i128>,
@@ -211,8 +211,8 @@ pub struct Oracle {
     was_due: Option<i128>,
     /// Time of the next target, ns, if targets before it were skipped.
     skipped_to: Option<i128>,
-    /// True if the grid has started, so that the next target follows from `sent`. False if the rule of the first target gives the
-    /// next target.
+    /// True if the time grid has started, so that the next target follows from `sent`. False if the rule of the first target gives
+    /// the next target.
     runs: bool,
     /// True from a clock jump to the next target: until then it is checked whether time went back.
     is_restarting: bool,
@@ -443,8 +443,8 @@ impl Oracle {
         Some(stream.newest().filter(|_| is_aside)? - self.clock()?)
     }
 
-    /// Sets a stream aside, or ends that. Returns true if it is further ahead of `clock` than its limit, and no other stream is
-    /// waited for. Its newest sample before was at `old`.
+    /// Sets stream `i` aside if its lead over `clock` is more than its limit and it does not always lead; otherwise ends that.
+    /// Returns true if the lead is more than the limit and no other stream is waited for. Before, its newest sample was at `old`.
     fn leads_too_far(&mut self, i: usize, clock: Option<i128>, old: Option<i128>) -> bool {
         if self.max_wait.is_none() {
             return false;
@@ -521,8 +521,8 @@ impl Oracle {
         }
     }
 
-    /// Resets the counts of samples if the due time went on by a period. Reading: this is checked at each sample, from the first
-    /// one after a jump or a move of G.
+    /// Resets the counts of samples if the trigger is a request or a tick, and the due time went on by a period. Reading: this is
+    /// checked at each sample, from the first sample after a clock jump or a move of the grid clock G.
     fn follow_due(&mut self) {
         let Some(due) = self.horizon() else { return };
         let Some(was_due) = self.was_due else {
@@ -671,7 +671,8 @@ impl Oracle {
         all_past.max(self.max_wait.map(|wait| clock - wait))
     }
 
-    /// Returns the due time by `max_wait_ms` if a first target is so far behind it that the clocks must disagree; otherwise `None`.
+    /// Returns the due time by `max_wait_ms` if the first target, `target`, is so far behind that time that the clocks must
+    /// disagree; otherwise `None`.
     fn is_far_behind(&self, target: i128) -> Option<i128> {
         let (clock, wait) = (self.clock()?, self.max_wait?);
         let spoken = self.streams.iter().filter(|s| s.config.wait);
@@ -680,7 +681,7 @@ impl Oracle {
         (target < judged_by - wait - SECOND).then_some(clock - wait)
     }
 
-    /// Returns the time from which on the first target lies, ns; `None` as long as more samples are needed to tell.
+    /// Returns the earliest time that the first target may have, ns; `None` as long as more samples are needed to tell.
     fn start(&self) -> Option<i128> {
         // Reading: a closed stream with a sample counts, too, or the moment at which a short stream closes could be seen. If none
         // counts, the earliest first sample of any stream decides.
@@ -774,8 +775,8 @@ impl Oracle {
         Some(self.send(target, None))
     }
 
-    /// True from the moment on at which ticks and requests may make observations. Reading: that begins when the start is due. Until
-    /// then nothing is forgotten.
+    /// True once ticks and requests may make observations. Reading: they may from the moment at which the time `start` is due.
+    /// Until then no sample is forgotten.
     fn begins(&mut self) -> bool {
         if !self.runs
             && let (Some(horizon), Some(start)) = (self.horizon(), self.start())
@@ -842,7 +843,7 @@ impl Oracle {
         observation
     }
 
-    /// Returns the time of each row of a window, ns, oldest first, and false for a row before the first sample.
+    /// Returns the time of each row of a window, ns, oldest first, with false for a row before the first sample, else true.
     fn rows(&self, target: i128) -> Vec<(i128, bool)> {
         let steps = (0..self.window).rev().map(|row| row * self.stride);
         let Trigger::Stream {
@@ -919,7 +920,7 @@ impl Oracle {
     }
 
     /// Marks samples that no later window needs as forgotten. Reading: a buffer holds the sample at or before the oldest row of the
-    /// next observation's window, and all later ones. It also holds the samples by which the next ones will be settled.
+    /// next observation's window, and all later ones. It also holds the samples by which later samples will be settled.
     fn forget(&mut self, oldest_row: i128) {
         for stream in &mut self.streams {
             let latency = stream.latency;

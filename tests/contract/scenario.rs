@@ -192,7 +192,7 @@ impl fmt::Display for Scenario {
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;
 const DAY: f64 = 86_400e9;
-/// Reading: a stamp 73 years or more from 1970 is refused.
+/// Largest distance of a stamp from 1970, ns. Reading: a stamp 73 years or more from 1970 is refused.
 const MOST_NS: i64 = 1 << 61;
 
 fn mode_rule(r: &mut Random, from: usize, to: usize) -> Group {

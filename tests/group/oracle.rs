@@ -1,5 +1,5 @@
-//! The policies written a second time, slow and obvious: as message_filters is described, not as the library works. Each takes
-//! messages (stream, time) in order of arrival, and makes sets of their numbers.
+//! The policies of `group` written a second time, slow and obvious: as message_filters is described, not as the library works.
+//! Each takes messages (stream, time) in order of arrival, and makes sets of their numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ struct Queued {
     number: usize,
 }
 
-/// ApproximateTime, with a deque for each stream and the messages that the search has passed.
+/// The policy ApproximateTime, with a deque for each stream, and the messages that the search for the best set has passed.
 pub struct ApproximateTime {
     deques: Vec<VecDeque<Queued>>,
     past: Vec<Vec<Queued>>,
@@ -23,7 +23,7 @@ pub struct ApproximateTime {
     pivot: Option<usize>,
     pivot_time: i64,
     queue_size: usize,
-    /// Factor `1 + age_penalty`, at most 2, as a multiple of 2^-52.
+    /// Factor `1 + age_penalty` on the time by which one set ends later than another, at most 2, as a multiple of 2^-52.
     scale: i128,
     max_span: i64,
     pub sets: Vec<Set>,
@@ -138,7 +138,7 @@ impl ApproximateTime {
         }
     }
 
-    /// Searches on, with bounds for the messages that have not come yet.
+    /// Goes on with the search for the best set while a deque is empty, with lower bounds for the times of messages yet to come.
     fn search_on(&mut self) {
         let mut moved: Vec<usize> = Vec::new();
         loop {
@@ -167,7 +167,7 @@ impl ApproximateTime {
     }
 }
 
-/// ExactTime, with a map from each time to the messages that came.
+/// The policy ExactTime, with a map from each time to the messages that came.
 pub struct ExactTime {
     pub streams: usize,
     pub queue_size: usize,
@@ -190,7 +190,7 @@ impl ExactTime {
     }
 }
 
-/// ApproximateEpsilonTime, with a deque for each stream.
+/// The policy ApproximateEpsilonTime, with a deque for each stream.
 pub struct ApproximateEpsilonTime {
     deques: Vec<VecDeque<Queued>>,
     queue_size: usize,

@@ -1,6 +1,7 @@
 """A policy that asks: `asker.py FILE COUNT RATE_HZ` sends COUNT requests, and as many pings to a bare service.
 
-FILE gets a pickled dict: the time at which each was sent, s, and the time and the metadata of each answer.
+FILE gets a pickled dict: the time at which each request or ping was sent, s, and the time and the metadata of each
+answer.
 """
 
 import os

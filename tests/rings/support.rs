@@ -51,8 +51,8 @@ pub fn payload(number: u64, words: usize) -> Vec<u8> {
     (0..words).flat_map(|i| word(number, i).to_le_bytes()).collect()
 }
 
-/// Describes the columns of a payload in the format of the ring: one column of `bytes` bytes, whose name is the number.
-/// `tests/gpu/ring_torch.py` reads the number.
+/// Describes the columns of a payload in the format of the ring: one column of `bytes` bytes, whose name is the number
+/// of the payload. `tests/gpu/ring_torch.py` reads that number.
 pub fn descriptor(number: u64, bytes: usize) -> String {
     format!("rows {bytes}\nuint8 1 {number}")
 }

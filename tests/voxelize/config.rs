@@ -1,4 +1,4 @@
-//! Allowed contents of a configuration.
+//! Configurations of `voxelize:` that are taken, and those that are refused with their reason.
 
 use robocache::app::plugins::VoxelizePlugin;
 use robocache::app::{App, Config};

@@ -23,7 +23,7 @@ fn config(inputs: usize, max_wait_ms: Option<f64>) -> VoxelizeConfig {
 /// The stamp of a grid, and the stamp of its cloud from each input.
 type Grid = (i64, Vec<Option<i64>>);
 
-/// Naive collector, which keeps everything since the last clock jump.
+/// Naive collector of the clouds of each grid, which keeps everything since the last clock jump.
 struct NaiveCollector {
     open: Vec<bool>,
     max_wait: Option<i64>,
@@ -76,7 +76,7 @@ impl NaiveCollector {
         });
     }
 
-    /// Makes the grid that is due.
+    /// Makes the grid that is due; `None` if no grid is due.
     fn grid(&mut self) -> Option<Grid> {
         let own = |input| {
             self.waiting()
@@ -199,7 +199,8 @@ proptest! {
         }
     }
 
-    /// Inputs whose clouds arrive in turn lose no cloud, whatever clouds wait before, and whichever input is ahead.
+    /// Inputs whose clouds arrive in turn lose no cloud, whatever clouds wait before, and whichever input's stamps are
+    /// later.
     #[test]
     fn inputs_whose_clouds_come_in_turns_lose_none(
         before in prop::collection::vec((0..2usize, 0..30i64), 0..20),

@@ -105,21 +105,23 @@ fn fields_are_found_by_name_wherever_they_are() {
 fn a_tensor_that_is_no_cloud_is_refused_with_what_is_allowed() {
     assert_eq!(
         refused(&tensor(&[], &[2, 4], 8)),
-        "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is [2, 4] and its length 8"
+        "a tensor without `fields`, of `shape` [2, 4] and 8 values (allowed: the `shape` [N, 3], x y z; otherwise the names of its \
+         columns in `fields`)"
     );
     // Twelve numbers may be three points of four fields as well as four of three.
     assert_eq!(
         refused(&tensor(&[], &[], 12)),
-        "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is [] and its length 12"
+        "a tensor without `fields`, of `shape` [] and 12 values (allowed: the `shape` [N, 3], x y z; otherwise the names of its \
+         columns in `fields`)"
     );
     assert_eq!(
         refused(&tensor(&["x", "y", "z", "i"], &[], 10)),
-        "10 elements are not a whole number of points of 4 fields"
+        "10 values are not a whole number of points of 4 `fields` (allowed: 4 values a point)"
     );
     for shape in [&[3, 3][..], &[12], &[1, 3, 4], &[4, 3], &[i64::MAX as usize, 4]] {
         assert_eq!(
             refused(&tensor(&["x", "y", "z", "i"], shape, 12)),
-            format!("shape {shape:?} does not fit: 12 elements with 4 fields must be [3, 4]")
+            format!("`shape` {shape:?} for 12 values of 4 `fields` (allowed: [3, 4])")
         );
     }
     assert_eq!(
@@ -142,11 +144,11 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
     );
     assert_eq!(
         refused(&columns(&[("x", one, 2), ("y", one, 3), ("z", one, 2)], 2)),
-        "column `y` has 3 values of float32 for 2 points (one number for each point)"
+        "column `y` has 3 values of float32 for 2 points (allowed: one number for each point)"
     );
     assert_eq!(
         refused(&columns(&[("x", one, 2), ("y", one, 2), ("z", Cells::Fixed(2), 4)], 2)),
-        "column `z` has 4 values of float32 for 2 points (one number for each point)"
+        "column `z` has 4 values of float32 for 2 points (allowed: one number for each point)"
     );
     assert_eq!(
         refused(&columns(
@@ -157,7 +159,7 @@ fn a_struct_that_is_no_cloud_is_refused_with_what_is_allowed() {
             ],
             1
         )),
-        "column `z` has 4 values of float32 for 5 points (one number for each point)"
+        "column `z` has 4 values of float32 for 5 points (allowed: one number for each point)"
     );
     // A list of one element is a number, and lists in the only row are a cloud.
     let lists = columns(&[("x", one, 2), ("y", Cells::Fixed(1), 2), ("z", one, 2)], 2);

@@ -134,7 +134,7 @@ impl Output {
     }
 }
 
-/// Makes a voxelizer on the backend of the cases.
+/// Makes a voxelizer on the device that the module `backend` chooses.
 pub fn voxelizer(config: &VoxelizeConfig) -> Voxelizer {
     Voxelizer::new(config, &placement()).unwrap()
 }

@@ -203,8 +203,8 @@ pub fn tidy(path: &Path) -> PathBuf {
     tidy
 }
 
-/// Splits a type of robocache into its name and its `dim`: `robocache/v1/Wrench[dim=6]` gives `Wrench` and 6. `None` if the type is
-/// not robocache's.
+/// Splits a message type of robocache, as a dataflow declares it, into its name and its `dim`: `robocache/v1/Wrench[dim=6]` gives
+/// `Wrench` and 6. `None` if the type is not robocache's.
 pub fn parts_of_type(urn: &str) -> Option<(&str, Option<usize>)> {
     let own = urn.strip_prefix("robocache/v1/")?;
     let (name, parameters) = own.split_once('[').unwrap_or((own, ""));

@@ -43,7 +43,8 @@ pub struct StreamFacts {
     pub is_replayed: bool,
     /// The reason why the stream will never have a message; `None` if messages are expected.
     pub silent: Option<String>,
-    /// The setting by which the stream is sent as fast as it is read; `None` if the stream keeps a rate of its own.
+    /// The setting, such as `replay.speed`, that makes the sender send as fast as its consumers take the messages. `None` if the
+    /// sender keeps a rate of its own.
     pub unpaced: Option<String>,
 }
 
@@ -139,7 +140,7 @@ fn is_rows(message: &Message, samples: usize, fields: &[String]) -> bool {
 }
 
 impl StreamFacts {
-    /// True if the sender can wait for slow readers: the stream is replayed, or is sent as fast as it is read.
+    /// True if the sender can wait for slow readers: the stream is replayed, or a setting makes the sender as fast as its readers.
     fn waits_for_its_takers(&self) -> bool {
         self.is_replayed || self.unpaced.is_some()
     }
@@ -286,8 +287,8 @@ fn observations(
     found
 }
 
-/// Lists the outputs of a section `kinematics:` with their facts. Each has the rate of its input; widths that depend on a URDF are
-/// not known.
+/// Lists the outputs of a section `kinematics:` with their facts. An output has the rate of its input. Its number of values is not
+/// known if that depends on a URDF.
 fn kinematics(config: &KinematicsConfig, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
     let mut found: Vec<(String, StreamFacts)> = Vec::new();
     for entry in &config.entries {
@@ -487,8 +488,8 @@ impl<'a> Streams<'a> {
         inside
     }
 
-    /// Finds the facts about an input of a node's operation. The input is an output of an earlier operation, which `inside` lists,
-    /// or is wired in the dataflow.
+    /// Finds the facts about an input of a node's operation. The input is wired in the dataflow, or is an output of an earlier
+    /// operation of the node; `inside` lists these outputs.
     pub fn input(&self, node: &Node, inside: &[(String, StreamFacts)], name: &str) -> StreamFacts {
         let own = inside.iter().rev().find(|(output, _)| output == name);
         match (own, node.edge(name)) {

@@ -23,8 +23,8 @@ const TOLERANCE: f64 = 0.98;
 /// Duration of messages that an input's queue should hold, s, if only the configuration implies the rate of the stream.
 const QUEUE_S: f64 = 0.1;
 
-/// Returns the number of messages that an input's queue should hold, and a description of the setting that implies the rate. `None`
-/// if no setting implies a rate.
+/// Returns the number of messages that an input's queue should hold, and a description of the setting that implies the input's
+/// message rate. `None` if no setting implies a rate.
 pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)> {
     let modality = config.modalities.iter().find(|modality| modality.input == input)?;
     let (key, limit) = match modality.interpolation {
@@ -42,7 +42,7 @@ pub fn least_queue(config: &AlignConfig, input: &str) -> Option<(usize, String)>
             messages(1e3 / ms),
             format!("{} times a second by its `{key}`", figure(1e3 / ms)),
         )),
-        // A stream may be slower than the grid, but no message may be lost while another is processed.
+        // A stream may be slower than the time grid, but no message may be lost while another is processed.
         None if config.trigger.is_none() => {
             let said = format!("for {} observations a second", figure(config.rate_hz));
             Some((messages(config.rate_hz).min(2), said))
@@ -153,7 +153,7 @@ impl Checker<'_> {
         if let Some(fastest) = fastest.filter(|fastest| config.rate_hz * TOLERANCE > *fastest) {
             let rate = figure(config.rate_hz);
             let problem = format!(
-                "{rate} Hz, and the fastest stream has {} Hz: rows repeat what was there",
+                "{rate} Hz, and the fastest stream has {} Hz: rows repeat what was there (allowed: at most as many)",
                 figure(fastest)
             );
             self.found.warn("rate_hz", problem);
@@ -176,7 +176,7 @@ impl Checker<'_> {
             && jump < period
         {
             let problem = format!(
-                "{jump} ms, and `{}` speaks every {} ms: every sample is a clock jump",
+                "{jump} ms, and `{}` speaks every {} ms: every sample is a clock jump (allowed: more than that)",
                 stream.input,
                 figure(period)
             );
@@ -184,13 +184,13 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that `max_wait_ms` covers how much later each stream arrives than the quickest, and is not `null` if streams are
-    /// live.
+    /// Checks that `max_wait_ms` is at least the time by which each stream with `wait: true` arrives later than the quickest
+    /// stream. It must not be `null` if sensors send the streams.
     fn wait(&mut self, config: &AlignConfig, streams: &[Timing<'_>], known: &[StreamFacts]) {
         let Some(max_wait) = config.max_wait_ms else {
             if known.iter().any(|known| known.rate_hz.is_some() && !known.is_replayed) {
-                let problem = "null, and the streams are live: one that falls silent ends all observations (null is for \
-                               recordings)";
+                let problem = "null, and the streams are live: one that falls silent ends all observations (allowed: \
+                               a number of ms, after which they go on without it; null is for recordings)";
                 self.found.warn("max_wait_ms", problem.to_owned());
             }
             return;
@@ -209,7 +209,8 @@ impl Checker<'_> {
             let behind = delay.unwrap_or(0.0) - quickest.max(0.0);
             if behind > max_wait {
                 let problem = format!(
-                    "{max_wait} ms, and `{}` comes {} ms after the quickest stream: it is masked, and its samples are late",
+                    "{max_wait} ms, and `{}` comes {} ms after the quickest stream: it is masked, and its samples are late \
+                     (allowed: that or more)",
                     stream.input,
                     figure(behind)
                 );
@@ -274,7 +275,7 @@ impl Checker<'_> {
         }
         if let Some(width) = kind.width().filter(|&width| width != modality.dim) {
             let problem = format!(
-                "{}, and a sample of `{}` has {width} values",
+                "{}, and a sample of `{}` has {width} values (allowed: as many)",
                 modality.dim, modality.input
             );
             self.found.error(&format!("{}.dim", stream.key), problem);
@@ -284,7 +285,10 @@ impl Checker<'_> {
 
     fn attached(&mut self, config: &AlignConfig, attach: &AttachConfig, stream: &Timing<'_>, known: &StreamFacts) {
         if known.kind == Some(Kind::Tick) {
-            let problem = format!("`{}` is wired to a timer, whose ticks hold nothing", attach.input);
+            let problem = format!(
+                "`{}` is wired to a timer, whose ticks hold nothing (allowed: an output of a node)",
+                attach.input
+            );
             self.found.error(&format!("{}.input", stream.key), problem);
         }
         let Some(period) = stream.period_ms(known) else { return };
@@ -304,7 +308,7 @@ impl Checker<'_> {
             let needed = held * super::facts::pooled(message) as f64 / f64::from(1 << 20);
             if needed > attach.max_held_mb {
                 let problem = format!(
-                    "{} MiB, and a window needs {held} messages of `{}`, {} MiB: the oldest are dropped",
+                    "{} MiB, and a window needs {held} messages of `{}`, {} MiB: the oldest are dropped (allowed: that or more)",
                     attach.max_held_mb,
                     attach.input,
                     figure(needed)
@@ -317,11 +321,12 @@ impl Checker<'_> {
     fn voxelize(&mut self, config: &VoxelizeConfig) {
         self.found.units_of_grids(config);
         if config.inputs.len() > 1 && config.max_wait_ms.is_none() {
-            let problem = "absent with several inputs: one that falls silent ends all grids";
+            let problem = "absent with several inputs: one that falls silent ends all grids (allowed: a number of ms, after \
+                           which they go on without it)";
             self.found.warn("max_wait_ms", problem.to_owned());
         }
         if config.layout == VoxelLayout::Coo && config.max_voxels.is_none() {
-            let problem = "absent: nothing bounds the size of a message";
+            let problem = "absent: nothing bounds the size of a message (allowed: the most voxels that one may have)";
             self.found.note("max_voxels", problem.to_owned());
         }
         if config.layout == VoxelLayout::Dense && config.dtype != Dtype::Float32 {
@@ -467,7 +472,7 @@ impl Checker<'_> {
                 && least * TOLERANCE > 1e3 / rate
             {
                 let problem = format!(
-                    "{least} ms, and `{}` speaks every {} ms",
+                    "{least} ms, and `{}` speaks every {} ms: sets may not be the best (allowed: at most that)",
                     input.input,
                     figure(1e3 / rate)
                 );
@@ -476,7 +481,8 @@ impl Checker<'_> {
             let waits = known.rate_hz.map_or(0.0, |rate| (rate / slowest).ceil());
             if waits > config.queue_size as f64 {
                 let problem = format!(
-                    "{}, and {waits} messages of `{}` come between two of the slowest input: the oldest are dropped",
+                    "{}, and {waits} messages of `{}` come between two of the slowest input: the oldest are dropped \
+                     (allowed: as many or more)",
                     config.queue_size, input.input
                 );
                 self.found.warn("queue_size", problem);

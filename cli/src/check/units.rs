@@ -18,7 +18,7 @@ const WAIT: Plausible = (1.0, 60_000.0);
 const AGE: Plausible = (0.1, HOUR_MS);
 /// Plausible range of `latency_ms`, `extrapolate_ms` and `reorder_ms`, ms.
 const LATENCY: Plausible = (0.05, 10_000.0);
-/// Plausible thresholds above which a step of the stamps counts as a clock jump, ms.
+/// Plausible range of `jump_ms` and `reset_ms`, the steps of the stamps above which a clock counts as having jumped, ms.
 const JUMP: Plausible = (1.0, 24.0 * HOUR_MS);
 /// Plausible range of `window_s` and `lock_s` for the estimate of a clock, here in ms.
 const CLOCK: Plausible = (100.0, HOUR_MS);

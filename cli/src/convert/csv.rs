@@ -17,7 +17,7 @@ pub struct Args {
     /// The column of times, if its name does not tell
     #[arg(long, value_name = "COLUMN")]
     time: Option<String>,
-    /// The unit of the times, if their column or their size does not tell; of a bag, that of stamps which are numbers
+    /// The unit of the times, if their column or their size does not tell; of a bag, the unit of stamps that are plain numbers
     #[arg(long)]
     unit: Option<Unit>,
     /// Makes a stream of columns that are named alike up to the last `.` or `/`
@@ -206,7 +206,7 @@ impl Sink for Table {
     }
 }
 
-/// Explains why these streams can't be one table.
+/// Formats the error for an input that has no stream or several, if the output is a single table.
 pub fn one_table(streams: &[impl AsRef<str>]) -> String {
     let names: Vec<String> = streams.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     let streams_found = match names.is_empty() {

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Suffix of the folder in which an output is written, behind the name of the output.
 const SUFFIX: &str = ".robocache-partial";
 
-/// Maximum number of attempts to claim the folder in which an output is written. An attempt fails if the folder was removed, by
-/// another run or with leftovers.
+/// Maximum number of attempts to claim the folder in which an output is written. An attempt fails if another run removes the folder
+/// meanwhile, or if this run has just removed the folder with the leftovers in it.
 const TRIES: usize = 16;
 
 /// Output that is being written. It is removed on drop, unless it is [finished](Self::finish).
@@ -57,7 +57,10 @@ impl AtomicOutput {
                 });
             }
         }
-        bail!("{}: other runs make and remove it", partial.display())
+        bail!(
+            "{}: other runs make and remove it (allowed: a run after they have ended, or another name)",
+            partial.display()
+        )
     }
 
     /// Path at which to write the output. It does not exist until the caller creates it.
@@ -81,7 +84,10 @@ impl AtomicOutput {
             moved => moved.map_err(Into::into),
         };
         moved.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => eyre!("{}: another process created it meanwhile", self.output.display()),
+            ErrorKind::AlreadyExists => eyre!(
+                "{}: another process created it meanwhile (allowed: another name)",
+                self.output.display()
+            ),
             _ => eyre!("{}: {error}", self.output.display()),
         })?;
         self.is_finished = true;
@@ -101,8 +107,8 @@ impl Drop for AtomicOutput {
     }
 }
 
-/// Creates and locks the folder `partial`. Returns `None` if the folder was removed, by another run or with leftovers, so that the
-/// caller tries again.
+/// Creates and locks the folder `partial`. Returns `None`, so that the caller tries again, if another run removed the folder
+/// meanwhile, or if this call removed the folder with the leftovers in it.
 fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<File>> {
     let at = || partial.display().to_string();
     let is_new = match fs::create_dir(partial) {
@@ -123,7 +129,11 @@ fn claim(partial: &Path, output: &Path, discards: bool) -> eyre::Result<Option<F
     };
     // If the file system has no locks, a run that still writes can't be told from a dead one.
     if let Err(Errno::WOULDBLOCK) = flock(&folder, how) {
-        bail!("{}: another run is making {}", at(), output.display());
+        bail!(
+            "{}: another run is making {} (allowed: another name, or wait until it ends)",
+            at(),
+            output.display()
+        );
     }
     // The previous holder of the lock may have removed the folder.
     let (held, there) = (folder.metadata()?, fs::metadata(partial));

@@ -84,7 +84,7 @@ fn device(kind: Kind, ordinal: usize) -> Check {
         let differing = placement.gpu().map_or(Ok(0), arithmetic::differing)?;
         if differing > 0 {
             let found = format!(
-                "{called}: {differing} of {} divisions and roots, of subnormal numbers too, differ from the CPU's",
+                "{called}: {differing} of {} divisions and roots, of subnormal numbers too, differ from the CPU's: use `device: cpu`",
                 arithmetic::RESULTS
             );
             return Ok((Level::Error, found));
@@ -100,7 +100,7 @@ fn device(kind: Kind, ordinal: usize) -> Check {
             ),
             (Device::Gpu(..), _) => (
                 Level::Error,
-                format!("{called}: a grid of {POINTS} points differs from the CPU's"),
+                format!("{called}: a grid of {POINTS} points differs from the CPU's: use `device: cpu`"),
             ),
             (Device::Cpu, _) => (
                 Level::Error,

@@ -89,7 +89,10 @@ impl Node {
         let is_stale = !report.ended && age_s.abs() > STALE_S;
         let problem = is_stale.then(|| match age_s > 0.0 {
             true => format!("it has said nothing for {age_s:.0} s: it hangs, or was killed"),
-            false => format!("its clock is {:.0} s ahead", -age_s),
+            false => format!(
+                "its clock is {:.0} s ahead of this machine's (needed: both clocks set by one source, as chrony does)",
+                -age_s
+            ),
         });
         Self {
             name,
@@ -125,7 +128,7 @@ fn read(path: &Path) -> Result<Report, String> {
     let Version { version } = serde_json::from_slice(&bytes).map_err(no_status)?;
     if version != Report::VERSION {
         return Err(format!(
-            "its file is of version {version} (allowed: {})",
+            "its file is of version {version} (allowed: {}; update the node and this command to one robocache)",
             Report::VERSION
         ));
     }
@@ -267,7 +270,7 @@ pub mod tests {
             ("folder", "it is not a file"),
             ("hostile", "it has said nothing for"),
             ("list", "its file is not a status: "),
-            ("new", "its file is of version 2 (allowed: 1)"),
+            ("new", "its file is of version 2 (allowed: 1; update the node"),
             ("text", "its file is not a status: expected value"),
         ];
         assert_eq!(found.len(), wanted.len(), "{found:?}");

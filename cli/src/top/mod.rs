@@ -68,7 +68,10 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
 
 fn text(status: &Status) -> String {
     if status.nodes.is_empty() {
-        return format!("{}: no node has written its status\n", path(&status.folder));
+        return format!(
+            "{}: no node has written its status (needed: this folder as `status:` of a node, or as its ROBOCACHE_STATUS)\n",
+            path(&status.folder)
+        );
     }
     let width = match std::io::stdout().is_terminal() {
         true => ratatui::crossterm::terminal::size().map_or(WIDTH, |(columns, _)| usize::from(columns)),

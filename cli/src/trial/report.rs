@@ -381,8 +381,9 @@ impl Rows {
     }
 }
 
-/// Checks the number of observations. Returns the problem if the stamps of a stream with `wait: true` span more than twice as many
-/// targets; `None` if there are enough.
+/// Checks that an output has enough observations: at least half of the targets that the shortest stream with `wait: true` spans.
+/// Returns the problem if there are fewer, or if no stamp of that stream is newer than its first. Returns `None` if there are
+/// enough, or if the number of targets is not known.
 fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     let config = section_of(&of.output, run.operations).filter(|_| !has_clock(run.operations))?;
     let period_ns = period_ns(config)?;
@@ -399,7 +400,8 @@ fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     if stream.steps_ns.is_empty() {
         let samples = stream.samples;
         return Some(format!(
-            "no: none of the {samples} samples of `{input}` has a stamp past that of the first"
+            "no: none of the {samples} samples of `{input}` has a stamp past that of the first (needed: `timestamp_ns`, the \
+             capture time of each)"
         ));
     }
     (2 * count < targets as u64).then(|| {
@@ -433,13 +435,18 @@ fn verdict(
         if let Some(input) = asked_by(operation).filter(|input| missing.iter().any(|missing| missing == input)) {
             return (
                 false,
-                format!("no: `{input}` asks for the observations, and the recording lacks it"),
+                format!(
+                    "no: `{input}` asks for the observations, and the recording lacks it (allowed: one with it, or another `trigger`)"
+                ),
             );
         }
         if let Section::Kinematics(config) = &operation.section {
             for output in config.outputs().map(|output| operation.output(&output)) {
                 let Some(came) = others.iter().find(|came| came.output == output) else {
-                    return (false, format!("no: `{output}` has no message"));
+                    return (
+                        false,
+                        format!("no: `{output}` has no message: its input is missing, or none of it can be used"),
+                    );
                 };
                 let rows = came.rows.as_ref();
                 if let Some(refusal) = rows.and_then(|rows| rows.refusal(&output, run.min_valid)) {

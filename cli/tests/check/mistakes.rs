@@ -219,7 +219,7 @@ pub const MISTAKES: &[Mistake] = &[
         (
             "error",
             "nodes.fuse.outputs.observation",
-            "bytes (allowed: 268435456 with its metadata, what dora carries)",
+            "bytes (allowed: 268435456 with its metadata, what dora carries; a smaller `shape` of a grid",
         ),
     ),
     sensors(

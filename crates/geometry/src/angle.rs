@@ -5,7 +5,8 @@
 
 use std::f64::consts::TAU;
 
-/// The sine and the cosine of an angle, radians: their series at an eighth of the angle, doubled three times.
+/// The sine and the cosine of an angle, radians. They are computed by their power series at an eighth of the angle, which the
+/// double-angle formulas then double three times.
 pub fn sin_cos(angle: f64) -> (f64, f64) {
     let x = (angle - TAU * (angle / TAU).round_ties_even()) / 8.0;
     let square = x * x;
@@ -20,7 +21,8 @@ pub fn sin_cos(angle: f64) -> (f64, f64) {
     (sine, cosine)
 }
 
-/// The angle in [0, pi / 2], radians, that has this sine and cosine: the series of the arc tangent at an eighth of the angle.
+/// The angle in [0, pi / 2], radians, that has this sine and cosine. It is eight times the series of the arc tangent at the tangent
+/// of an eighth of the angle.
 pub fn arc(sine: f64, cosine: f64) -> f64 {
     let mut tangent = sine / (1.0 + cosine);
     for _ in 0..2 {
@@ -33,8 +35,8 @@ pub fn arc(sine: f64, cosine: f64) -> f64 {
 
 /// `(sin, cos)` of `turns` full turns, to within 3e-16.
 ///
-/// Quarter turns are exact: the sine of half a turn is 0, not 1.2e-16. The polynomials are Taylor's, within an eighth of a turn of
-/// the nearest quarter; the terms that they leave out are below 1e-16 there.
+/// Quarter turns are exact: the sine of half a turn is 0, not 1.2e-16. Sine and cosine are Taylor polynomials of the distance to
+/// the nearest quarter turn, at most an eighth of a turn. The omitted terms are below 1e-16 there.
 pub fn sin_cos_of_turns(turns: f64) -> (f64, f64) {
     let quarter = (turns * 4.0).round();
     let a = (turns - quarter * 0.25) * TAU;

@@ -1,7 +1,7 @@
 //! Sine and cosine in float32 and float64 as polynomials, with the same bits on every machine and device.
 //!
-//! They use only additions and multiplications, so that a kernel computes them, too. [`angle`](crate::angle) has functions for the
-//! host, which take angles of any size.
+//! The polynomials use only additions and multiplications, so that a kernel on a device can compute them, too.
+//! [`angle`](crate::angle) has functions for the host, which take angles of any size.
 
 use crate::Real;
 
@@ -11,11 +11,12 @@ pub const MAX_ANGLE: f64 = 8192.0;
 /// The constants of [`sin_cos`] in float32 or float64.
 pub trait Polynomials: Sized + 'static {
     /// Large number: adding it to an angle, in quarter turns, rounds the angle to an integer, ties to even. The lowest bits of the
-    /// sum are that integer.
+    /// sum hold this integer.
     const ROUNDS: Self;
     /// Number of quarter turns in a radian, 2 / pi.
     const QUARTERS: Self;
-    /// A quarter turn, pi / 2, as a sum of three numbers. The first two have few digits, so that their multiples are exact.
+    /// A quarter turn, pi / 2, as a sum of three numbers. The first two have few digits, so that their products with a number of
+    /// quarter turns are exact.
     const QUARTER: [Self; 3];
     /// Coefficients of (sin r - r) / r^3 as a polynomial in r^2, the highest power first.
     const SINE: &'static [Self];

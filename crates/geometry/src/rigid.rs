@@ -136,8 +136,8 @@ impl RigidTransform<f64> {
     }
 }
 
-/// Largest angle, radians, for which [`RigidTransform::exp`] and `log` compute the coefficients `b`, `c` and `d` by series. The
-/// exact formulas subtract nearly equal numbers, and would lose half of the digits.
+/// Largest angle, radians, for which [`RigidTransform::exp`] computes its coefficients `b` and `c` by series, and `log` its
+/// coefficient `d`. The exact formulas subtract nearly equal numbers, and would lose half of the digits.
 const SMALL_ANGLE: f64 = 1e-2;
 
 /// The first terms of the series of `(1 - cos a) / a^2` and `(a - sin a) / a^3`, given the square of `a`.

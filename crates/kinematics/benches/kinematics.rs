@@ -1,9 +1,10 @@
 //! The cost of poses, Jacobians and joints on one core: `cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP`,
-//! one JSON line per row. A fourth argument is a file that the targets are written to, as float64 `[targets, 7]`:
-//! benches/kinematics_peers.py gives them to others.
+//! one JSON line per operation. With a fourth argument, the targets are also written to that file, as float64 `[targets, 7]`:
+//! benches/kinematics_peers.py gives these targets to other libraries.
 //!
-//! Targets are the poses of joints drawn uniformly within their limits, to be met within 1e-5 m and rad from up to 64 starts. The
-//! row `cold` begins in the middle of the limits, the row `warm` at the last answer, some 0.01 rad away.
+//! Targets are to be met within 1e-5 m and rad. In the line `cold` they are the poses of joints drawn uniformly within their
+//! limits, and up to 64 starts are tried, the middle of the limits first. In the line `warm` they follow one another on a path, and
+//! the search starts at the last answer. Each joint moves by at most 0.002 rad or m from one target to the next.
 
 use robocache_geometry::Real;
 use robocache_kinematics::{Chain, ChainConfig, Frame, InverseConfig, JointKind, Model, Pose, Solver};
@@ -13,11 +14,11 @@ use std::time::Instant;
 
 /// Number of rows of joints whose poses are computed.
 const ROWS: usize = 4096;
-/// Number of timed passes over the rows, of which the fastest counts: so many that other work does not disturb this one.
+/// Number of timed passes over the rows. The fastest pass counts, as other work of the machine hardly disturbs all of them.
 const PASSES: usize = 60;
 /// Number of targets of inverse kinematics.
 const TARGETS: usize = 5000;
-/// Number of times that each target is solved: the fastest time counts.
+/// Number of times that each target of `cold` is solved: the fastest time counts.
 const REPEATS: usize = 3;
 
 fn main() {

@@ -127,9 +127,9 @@ impl<R: Real> Model<R> {
         rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
     }
 
-    /// Runs `work` on all threads, on chunks of rows and of their results, `of_row` results for each row. A few rows run on the
-    /// calling thread, which is done before another thread wakes up. `work` returns its number of invalid rows; the sum is
-    /// returned.
+    /// Runs `work` on all threads, each time with a chunk of the rows and the results of these rows, `of_row` results for a row. A
+    /// few rows run on the calling thread, which is done before another thread wakes up. `work` returns its number of invalid rows,
+    /// and this function the sum.
     fn share<T: Send>(
         &self,
         q: &[R],

@@ -1,5 +1,5 @@
-//! Chains from the links and joints of a URDF. A value that can't be used is an error with file, line and joint. A doubtful value
-//! is used, and becomes a warning.
+//! Chains from the links and joints of a URDF. A value of the file that can't be used is an error with file, line and joint; one of
+//! the configuration is an error with its key. A doubtful value is used, and becomes a warning.
 
 use crate::chain::{Chain, ChainConfig, Joint, JointKind, Link, MAX_JOINTS, Mimic, Segment};
 use crate::error::ChainError;
@@ -18,7 +18,7 @@ struct Moving<'a> {
     mimic: Option<Mimic>,
 }
 
-/// Reads the chain that a configuration chooses from the text of a URDF.
+/// Reads the chain that `config` chooses from `text`, the text of a URDF. Errors call the text `file`.
 pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chain, ChainError> {
     let refused = |problem| ChainError::File {
         file: file.to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chai
     if !(1..=MAX_JOINTS).contains(&moving.len()) {
         let (base, tip, count) = (&config.base, &config.tip, moving.len());
         return Err(refused(format!(
-            "{count} joints move between `{base}` and `{tip}` (allowed: 1 to {MAX_JOINTS})"
+            "{count} joints move between `{base}` and `{tip}` (allowed: 1 to {MAX_JOINTS}; choose another `base` or `tip`)"
         )));
     }
     let moving = moving
@@ -141,7 +141,7 @@ fn tip(mut open: PendingTransform, config: &ChainConfig) -> Result<RigidTransfor
     if let Some(tool) = &config.tool {
         let mut numbers = tool.rotation.as_flattened().iter().chain(&tool.translation);
         if !numbers.all(|x| x.is_finite()) {
-            return Err("a tool whose pose is not finite".to_owned());
+            return Err("a tool whose pose is not finite (allowed: finite numbers)".to_owned());
         }
         if let Some(far) = tool.translation.iter().find(|x| x.abs() > urdf::MAX_DISTANCE) {
             let most = urdf::MAX_DISTANCE;
@@ -158,7 +158,7 @@ fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), S
     match config.limits.keys().find(|name| !names.contains(name)) {
         Some(name) => {
             let (hint, allowed) = (did_you_mean(name, &names), listed(&names));
-            Err(format!("limits of `{name}`{hint} (allowed: {allowed})"))
+            Err(format!("`limits` names `{name}`{hint} (allowed: {allowed})"))
         }
         None => Ok(()),
     }
@@ -169,7 +169,8 @@ fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), S
 struct PendingTransform(Option<RigidTransform<f64>>);
 
 impl PendingTransform {
-    /// Multiplies the product by a transform from the right. The first transform is taken as it is.
+    /// Multiplies the product by a transform from the right. The first transform becomes the product as it is, without a
+    /// multiplication by the identity.
     fn append(&mut self, next: &RigidTransform<f64>) {
         self.0 = Some(match &self.0 {
             Some(product) => product.compose(next),
@@ -197,16 +198,19 @@ fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<
         steps += 1;
         let Some(leader) = urdf.joint(mimic.leader) else {
             return Err(at.error(format!(
-                "it mimics `{}`, which is not a joint of the file",
+                "it mimics `{}`, which is not a joint of the file (needed: a joint of this name)",
                 mimic.leader
             )));
         };
         if leader.kind()?.is_none() {
-            return Err(at.error(format!("it mimics `{}`, which is fixed", mimic.leader)));
+            return Err(at.error(format!(
+                "it mimics `{}`, which is fixed (allowed: a joint that moves)",
+                mimic.leader
+            )));
         }
         if steps > urdf.joints() {
             return Err(joint.error(format!(
-                "the mimics that it follows form a circle, in which `{}` lies",
+                "the mimics that it follows form a circle, in which `{}` lies (needed: a leader without a <mimic>)",
                 leader.name
             )));
         }
@@ -290,19 +294,16 @@ fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoin
         let Some(at) = found.iter().position(|joint| joint.name == name.as_str()) else {
             let (hint, allowed) = (did_you_mean(name, &names), listed(&names));
             return Err(format!(
-                "joint `{name}` does not move the tip{hint} (allowed: {allowed})"
+                "`joints` names `{name}`, which does not move the tip{hint} (allowed: {allowed})"
             ));
         };
         if wanted[..i].contains(name) {
-            return Err(format!("joint `{name}` is named twice"));
+            return Err(format!("`joints` names `{name}` twice (allowed: once)"));
         }
         ordered.push(found[at]);
     }
     match names.iter().find(|name| !wanted.iter().any(|other| other == *name)) {
-        Some(missing) => Err(format!(
-            "joint `{missing}` is missing among the joints (needed: {})",
-            listed(&names)
-        )),
+        Some(missing) => Err(format!("`joints` lacks `{missing}` (needed: {})", listed(&names))),
         None => Ok(ordered),
     }
 }
@@ -327,7 +328,9 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
     };
     let mut only = None;
     let limits = match (kind, configured) {
-        (JointKind::Continuous, Some(_)) => return Err(joint.error("limits of a continuous joint (allowed: none)")),
+        (JointKind::Continuous, Some(_)) => {
+            return Err(joint.error("`limits` of a continuous joint (allowed: none)"));
+        }
         (JointKind::Continuous, None) => {
             if joint.limits()?.is_some() {
                 tell("limits of a continuous joint are ignored".to_owned());
@@ -375,7 +378,9 @@ fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>
     }
     let [lowest, highest] = inwards::<f32>(limits);
     if lowest > highest {
-        return Err(joint.error(format!("no float32 lies between its limits {lower} and {upper}")));
+        return Err(joint.error(format!(
+            "no float32 lies between its limits {lower} and {upper} (needed: limits further apart)"
+        )));
     }
     Ok(Joint {
         name: joint.name.to_owned(),

@@ -57,8 +57,8 @@ pub struct Joint {
 }
 
 impl Joint {
-    /// Returns the ends of the range in which the starts of a search are spread, radians or metres: the limits, or -pi and pi for a
-    /// continuous joint.
+    /// Returns the ends of the range in which the starts of inverse kinematics are spread, radians or metres: the limits, or -pi
+    /// and pi for a continuous joint.
     pub(crate) fn range(&self) -> [f64; 2] {
         match self.kind {
             JointKind::Continuous => [-std::f64::consts::PI, std::f64::consts::PI],
@@ -70,8 +70,8 @@ impl Joint {
 /// A moving joint of the chain, with the constant transform before it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Segment {
-    /// Frame whose z axis is the joint's axis, in the moved frame of the previous segment. The first segment's is in the frame of
-    /// the base.
+    /// Frame whose z axis is the joint's axis, in the moved frame of the previous segment. The frame of the first segment is in the
+    /// frame of the base.
     pub frame: RigidTransform<f64>,
     pub kind: JointKind,
     /// Index of the joint that gives the segment's value, in [`Chain::joints`].
@@ -185,7 +185,8 @@ impl Chain {
         &self.joints
     }
 
-    /// Returns a copy of the chain whose limits are wider by `by` at either end, radians or metres, but not beyond 8,192.
+    /// Returns a copy of the chain with each joint's limits moved outwards by `by` at either end, radians or metres, but not beyond
+    /// 8,192.
     pub(crate) fn with_wider_limits(&self, by: f64) -> Self {
         let (mut chain, most) = (self.clone(), robocache_geometry::polynomial::MAX_ANGLE);
         for joint in &mut chain.joints {

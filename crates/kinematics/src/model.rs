@@ -125,8 +125,8 @@ impl<R: Real> Model<R> {
         turns.is_valid.then(|| pose_of(&self.tip(&turns, |_, _, _| ())))
     }
 
-    /// Writes the frame of each of [`Chain::links`], in the frame of the base. Returns false, and writes nothing, for an invalid
-    /// row of joints.
+    /// Writes the frame of each of [`Chain::links`], in the frame of the base. Returns true if the row of joints is valid;
+    /// otherwise returns false, and writes nothing.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint, or `frames` a frame for each link.

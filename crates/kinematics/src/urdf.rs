@@ -30,14 +30,17 @@ pub(crate) fn parse<'a>(text: &'a str, file: &str) -> Result<Document<'a>, Chain
         ..ParsingOptions::default()
     };
     Document::parse_with_options(text, options).map_err(|error| match error {
-        roxmltree::Error::DtdDetected => refused(file, "it has a DTD (entities are not read)"),
+        roxmltree::Error::DtdDetected => refused(
+            file,
+            "it has a DTD (allowed: XML without <!DOCTYPE ...>; entities are not read)",
+        ),
         roxmltree::Error::NodesLimitReached => refused(file, format!("more than {MAX_NODES} elements and texts")),
         roxmltree::Error::UnknownNamespace(prefix, at) if prefix == "xacro" => ChainError::Element {
             file: file.to_owned(),
             line: at.row,
             problem: XACRO.to_owned(),
         },
-        error => refused(file, format!("not XML: {error}")),
+        error => refused(file, format!("not XML: {error} (needed: a URDF)")),
     })
 }
 
@@ -169,7 +172,10 @@ impl<'a> Urdf<'a> {
 
     fn name_of(&self, element: Node<'a, 'a>) -> Result<&'a str, ChainError> {
         let name = element.attribute("name").filter(|name| !name.is_empty());
-        name.ok_or_else(|| self.error(element, format!("a <{}> without a name", element.tag_name().name())))
+        name.ok_or_else(|| {
+            let tag = element.tag_name().name();
+            self.error(element, format!("a <{tag}> without a name (needed: name=\"...\")"))
+        })
     }
 
     fn error(&self, element: Node<'_, '_>, problem: impl Into<String>) -> ChainError {
@@ -195,7 +201,10 @@ impl<'a> Urdf<'a> {
         for link in [base, tip] {
             if !self.links.contains(&link) {
                 let hint = did_you_mean(link, &self.links);
-                return Err(refused(self.file, format!("no link `{link}`{hint}")));
+                return Err(refused(
+                    self.file,
+                    format!("no link `{link}`{hint} (allowed as `base` and `tip`: links of the file)"),
+                ));
             }
         }
         let mut path = Vec::new();
@@ -204,11 +213,13 @@ impl<'a> Urdf<'a> {
             let Some(&joint) = self.above.get(link) else {
                 return Err(refused(
                     self.file,
-                    format!("link `{tip}` does not lie below `{base}`: the topmost link above it is `{link}`"),
+                    format!(
+                        "link `{tip}` does not lie below `{base}`: the topmost link above it is `{link}` (needed: a `base` above the `tip`)"
+                    ),
                 ));
             };
             if path.len() == self.joints.len() {
-                return Err(joint.error(format!("the joints above `{tip}` form a circle")));
+                return Err(joint.error(format!("the joints above `{tip}` form a circle (allowed: a tree)")));
             }
             path.push(joint);
             link = joint.parent;
@@ -224,7 +235,7 @@ impl<'a> Urdf<'a> {
         for _ in 0..self.joints.len() {
             match above {
                 Some(joint) if joint.parent == link => {
-                    return Err(joint.error(format!("the joints above `{link}` form a circle")));
+                    return Err(joint.error(format!("the joints above `{link}` form a circle (allowed: a tree)")));
                 }
                 Some(joint) => above = self.above.get(joint.parent),
                 None => break,
@@ -286,7 +297,9 @@ impl<'a> UrdfJoint<'a> {
         };
         match links.contains(name) {
             true => Ok(name),
-            false => Err(self.error(format!("its {element} `{name}` is not a link of the file"))),
+            false => Err(self.error(format!(
+                "its {element} `{name}` is not a link of the file (needed: a <link> of this name)"
+            ))),
         }
     }
 
@@ -304,8 +317,8 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// Reads the numbers of a child element's attribute, of a magnitude up to `most`. Returns `otherwise` if the attribute is
-    /// absent.
+    /// Reads the numbers of a child element's attribute, each of a magnitude up to `most`. Returns `otherwise` if the element or
+    /// the attribute is absent.
     fn numbers<const N: usize>(
         &self,
         element: &str,
@@ -388,7 +401,7 @@ impl<'a> UrdfJoint<'a> {
             return Ok(None);
         }
         let Some(leader) = self.attribute("mimic", "joint")? else {
-            return Err(self.error("a <mimic> without a joint"));
+            return Err(self.error("a <mimic> without a joint (needed: joint=\"...\")"));
         };
         self.expect_attributes("mimic", &["joint", "multiplier", "offset"])?;
         Ok(Some(UrdfMimic {

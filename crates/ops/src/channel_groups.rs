@@ -41,7 +41,7 @@ pub(crate) struct ChannelGroup {
     pub rule: Rule,
 }
 
-/// Settings of a modality or section, and of its groups, before the check.
+/// Settings of a modality, or of the section `resample:`, and of its groups, before the check.
 struct ChannelGroups<'a> {
     /// Prefix of the keys in an error: `modalities[2]`, or nothing.
     key: &'a str,
@@ -60,8 +60,8 @@ impl ChannelGroupConfig {
 }
 
 impl ChannelGroups<'_> {
-    /// Checks the groups and sorts them by channel. They must follow one another from 0 on without a hole or an overlap, up to
-    /// the last channel if their number is known. Without groups, all channels are one group.
+    /// Checks the groups and sorts them by channel. They must follow one another from channel 0 on without a hole or an overlap, up
+    /// to the last channel if the number of channels is known. Without groups, all channels are one group.
     fn checked(&self) -> Result<Vec<ChannelGroup>, ConfigError> {
         let groups = self.groups.iter().enumerate();
         let mut configs: Vec<(Option<usize>, &ChannelGroupConfig)> =
@@ -186,7 +186,7 @@ fn unused_option(key: String, mode: Interpolation) -> ConfigError {
     ConfigError::new(key, format!("`{name}` does not use this key (allowed with: slerp)"))
 }
 
-/// Greatest number of groups in the launch parameters of kernels that have no table of groups, as in `kernels/time.cuh`.
+/// Greatest number of groups that the resampling kernels take in their launch parameters, as in `kernels/time.cuh`.
 pub(crate) const MOST_GROUPS: usize = 32;
 
 /// Launch parameters of one group: the struct `Group` of `kernels/time.cuh`, field for field.

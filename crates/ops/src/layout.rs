@@ -1,7 +1,7 @@
 //! Assertions in C++ of the structs, constants and codes that Rust shares with the kernels.
 //!
-//! Each operation lists its own in a test, which writes a header into `target/layout`. `make check-layout` compiles the headers
-//! against the kernels with a C++ compiler.
+//! Each operation lists those that it shares in a test, which writes a header into `target/layout`. `make check-layout` compiles
+//! the headers against the kernels with a C++ compiler.
 
 use robocache_device::Dtype;
 use std::fmt::{Display, Write};

@@ -1,13 +1,13 @@
 //! Differences between the clocks that stamp the streams of a recording, as far as the arrivals of their messages tell.
 //!
-//! A message arrives a little after its capture, whatever the stream. So the *delay*, arrival minus stamp, is nearly the same
-//! for all streams of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and bursts only
-//! make messages late. So only the smallest delay of each *part* counts, a quarter of a second of arrival time. A stream's
-//! delay in a *window* of `WINDOW` parts is the median of these. Streams are compared in each window, so that a clock that is
-//! set in the middle is seen. A drift is seen once it has become large.
+//! A message arrives a little after its capture, whatever the stream. So the *delay*, arrival minus stamp, is nearly the same for
+//! all streams of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and bursts only make
+//! messages late. So arrival time is cut into *parts* of a quarter of a second, and only the smallest delay of each part counts. A
+//! stream's delay in a *window* of `WINDOW` parts is the median of these smallest delays. Streams are compared in each window, so
+//! that a clock that is set in the middle of the recording is seen. A drift is seen once it has become large.
 //!
-//! No stream is found off because its messages are late now and then, and none if arrivals do not go at the pace of the stamps,
-//! as in a replay.
+//! No stream is found off because some of its messages are late. And no stream is found off if arrivals do not go at the pace of
+//! the stamps, as in a replay.
 //!
 //! ```
 //! use robocache_ops::offsets::{Offsets, Severity};
@@ -46,7 +46,8 @@ const PART_NS: i64 = 250_000_000;
 /// Number of parts, each of `PART_NS`, in a window. A stream has one delay in each window.
 const WINDOW: i64 = 16;
 
-/// Number of parts with a message from which on a delay is computed. A slow stream is judged over as many windows as that takes.
+/// Smallest number of parts with a message from which a delay is computed. For a slow stream, the parts of several windows are
+/// taken together until there are enough.
 const LEAST_PARTS: usize = 4;
 
 /// Greatest number of parts between the two messages by which the pace of arrivals is compared with the pace of stamps.
@@ -108,8 +109,8 @@ pub struct Offset {
     /// Greatest distance by which the stamps of the stream are ahead of those of the others, beyond its `latency_ms`, ns. If
     /// negative, its stamps are behind, or its messages take that long to arrive.
     pub ahead_ns: i64,
-    /// Distance by which the stamps of the stream are ahead of their arrival in the window of `ahead_ns`, ns; negative if they
-    /// are before it.
+    /// Distance by which the stamps of the stream are ahead of their arrival in the window of `ahead_ns`, ns; negative if the
+    /// stamps are before the arrival.
     pub ahead_of_arrival_ns: i64,
     /// Time from the first arrival of all streams to the first window in which this stream is off, ns; 0: from the start.
     pub from_ns: i64,
@@ -280,9 +281,9 @@ impl Offsets {
 }
 
 impl Arrivals {
-    /// Returns the difference between the pace of arrivals and the pace of stamps, for the messages of each part and of a later
-    /// part. It is the difference of their distances by arrival and by stamp, less [`JITTER_NS`], as a share of the greater
-    /// distance.
+    /// Returns the difference between the pace of arrivals and the pace of stamps, for each part's message and that of a later
+    /// part. Each value is the difference between the distance of the two messages by arrival and their distance by stamp, less
+    /// [`JITTER_NS`], as a share of the greater distance.
     fn drifts(&self) -> Vec<f64> {
         let parts: Vec<&Part> = self.parts.values().collect();
         let step = (parts.len() / 2).clamp(1, PACE_PARTS);

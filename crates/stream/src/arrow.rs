@@ -74,7 +74,8 @@ struct Source<'a> {
     from: usize,
     /// Number of values that are read.
     len: usize,
-    /// Null masks of the rows: of the struct, and of the column. All values of a null row count as null.
+    /// Null masks of the rows: of the struct, and of the column; `None` if there is no mask. All values of a null row count as
+    /// null.
     null_rows: [Option<&'a NullBuffer>; 2],
     rows: Rows<'a>,
 }
@@ -128,8 +129,8 @@ impl<'a> Source<'a> {
         values.filter(|i| !is_null(i)).for_each(forget);
     }
 
-    /// True if the rows are lists, and not a single one. Integers with nulls stay integers in such lists, and `Column::null_rows`
-    /// has the rows with nulls.
+    /// True if the rows are lists, and their number is not one. Integers with nulls stay integers in such lists, and
+    /// `Column::null_rows` has the rows with nulls.
     fn is_batch(&self) -> bool {
         matches!(self.rows, Rows::Lists(count, _) if count != 1)
     }
@@ -150,7 +151,7 @@ impl<'a> Source<'a> {
 }
 
 /// Copies the values of `source` to a new column of `message`. A null float becomes NaN. Integers with nulls become float64 with
-/// NaN, except in several lists. On an error no column is added.
+/// NaN, except if the rows are several lists. On an error no column is added.
 fn read_values(
     name: &str,
     source: Source<'_>,
@@ -245,8 +246,8 @@ pub(super) fn bytes(array: &dyn Array) -> &[u8] {
 }
 
 impl Cells {
-    /// Returns this variant with 0 as the total of a ragged or text column, because the total may differ between messages of one
-    /// form.
+    /// Returns these cells with 0 in place of the total of a ragged or text column: messages of the same form may differ in this
+    /// total.
     pub fn form(self) -> Self {
         match self {
             Self::Ragged(_) => Self::Ragged(0),

@@ -6,7 +6,8 @@ crate::keys! {
     /// Age of each row and modality, row-major, ns: the target minus the time of the newest sample at or before the target; -1
     /// without such a sample.
     age_ns: Vec<i64>,
-    /// Offsets of attached messages in the rows of their output: message u has the rows `grid_offsets[u]..grid_offsets[u + 1]`.
+    /// Row offsets of messages that are attached one behind the other: message u has the rows
+    /// `grid_offsets[u]..grid_offsets[u + 1]` of the attached output.
     grid_offsets: Vec<i64>,
     /// Names of a voxel grid's channels, in the order of its first axis or of its features.
     channels: crate::Names,

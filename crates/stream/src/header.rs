@@ -89,8 +89,8 @@ macro_rules! header {
             }
         }
 
-        /// Returns the name of the key and its allowed values as text, if the key is strict and `value` has another type. Returns
-        /// `None` for a value that fits, and for a key that is not strict.
+        /// Returns the name of the key and its allowed values as text, if the type of `value` is one for which the message is
+        /// refused. Returns `None` for a value that fits, and for a key whose values may have any type.
         fn misfit(key: &str, value: MetadataRef<'_>) -> Option<(&'static str, &'static str)> {
             match key {
                 $($(stringify!($name) if !fits::<$Type>(value) => Some((stringify!($name), $allowed)),)?)+
@@ -418,7 +418,9 @@ pub enum MessageError {
         allowed: &'static str,
     },
     /// `shape` contradicts the length of the payload.
-    #[error("metadata `shape` {shape:?} needs {expected} values, but the payload has {came}")]
+    #[error(
+        "metadata `shape` {shape:?} needs {expected} values, but the payload has {came} (allowed: the same number)"
+    )]
     Shape {
         /// Received `shape`.
         shape: Vec<i64>,
@@ -428,7 +430,9 @@ pub enum MessageError {
         came: usize,
     },
     /// `shape` contradicts the number of samples or of fields.
-    #[error("metadata `shape` {shape:?} does not fit `{key}` (allowed: {came} as the {axis} dimension)")]
+    #[error(
+        "metadata `shape` {shape:?} contradicts `{key}`, which has {came} entries (allowed: {came} as the {axis} dimension)"
+    )]
     Axis {
         /// Received `shape`.
         shape: Vec<i64>,

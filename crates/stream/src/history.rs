@@ -265,7 +265,8 @@ impl History {
         }
     }
 
-    /// Makes room for one more sample at the back. Closes the gap at the front if the gap is long enough, else allocates.
+    /// Makes room for one more sample at the back, unless there is room. Closes the gap of forgotten samples at the front if this
+    /// gap is long enough, else allocates.
     fn make_room(&mut self) {
         if self.times.len() < self.times.capacity() {
             return;
@@ -282,7 +283,8 @@ impl History {
         }
     }
 
-    /// Moves all samples back by half of the spare room, which leaves a gap at the front. The front must have no gap before.
+    /// Moves all samples toward the back by half of the spare room there, which leaves a gap at the front. Before the call, there
+    /// must be no gap at the front.
     fn open_front(&mut self) {
         let held = self.times.len();
         let gap = (self.times.capacity() - held).div_ceil(2);

@@ -220,12 +220,12 @@ impl Default for Used {
 pub struct Message {
     /// The metadata, boxed because messages move from queue to queue.
     pub header: Box<Header>,
-    /// Time of arrival at this host, ns since 1970 by this host's real-time clock, if known: when dora's event was received, or as
-    /// recorded. The arrival is not metadata and is not sent. A message that an operation publishes within its process has the
-    /// arrival of the message that it was made from.
+    /// Time of arrival at this host, ns since 1970 by this host's real-time clock: when dora's event was received, or as recorded.
+    /// `None` if not known. The arrival is not part of the metadata, and so is not sent with the message. A message that an
+    /// operation publishes within its process has the arrival of the message that it was made from.
     pub arrival_ns: Option<i64>,
-    /// Time of publication, ns since 1970, if known: dora's own stamp, by the clock of the sender. Like `arrival_ns`, this
-    /// time is not sent, but is passed on within the process.
+    /// Time of publication, ns since 1970: dora's own stamp, by the clock of the sender. `None` if not known. Like `arrival_ns`,
+    /// this time is not part of the metadata, but is passed on within the process.
     pub published_ns: Option<i64>,
     /// True if the payload or the metadata of the received message can't be read. Such a message has no payload.
     pub is_unread: bool,

@@ -9,7 +9,9 @@ use robocache_device::Values;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SamplesError {
     /// The payload is not a flat array.
-    #[error("the payload is a struct (allowed: a flat array of samples of {dim} values)")]
+    #[error(
+        "the payload is a struct (allowed: a flat array of samples of {dim} values; `from:` takes them out of a struct)"
+    )]
     Struct {
         /// Number of values that a sample must have.
         dim: usize,
@@ -63,7 +65,9 @@ pub enum SamplesError {
         wanted: Vec<String>,
     },
     /// A row has a value that is NaN or infinite in float32.
-    #[error("value {channel} of row {row} is {value}, not finite in float32")]
+    #[error(
+        "value {channel} of row {row} is {value}, not finite in float32 (allowed: finite; 0 in `valid` masks a row)"
+    )]
     NonFinite {
         /// Index of the row in the message.
         row: usize,
@@ -132,8 +136,8 @@ impl Message {
     /// The samples of a message on the host: one sample of `dim` values, or one for each of its `timestamps_ns`. Rows whose
     /// `valid` is 0 are skipped.
     ///
-    /// A window of observations repeats all rows but the newest. A caller that takes windows must skip the rows that are not
-    /// newer than the last row that it took.
+    /// The window of an observation repeats rows of the window before it: only the newest row is new. A caller that takes samples
+    /// from windows must skip the rows that are not newer than the last row that it took.
     ///
     /// ```
     /// use robocache_device::Dtype;
@@ -156,7 +160,7 @@ impl Message {
     ///     }
     /// }
     /// assert_eq!(taken, [(10, [0.5, 1.0])]);
-    /// assert_eq!(faults, ["value 1 of row 2 is NaN, not finite in float32"]);
+    /// assert_eq!(faults, ["value 1 of row 2 is NaN, not finite in float32 (allowed: finite; 0 in `valid` masks a row)"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -357,8 +361,8 @@ mod tests {
         assert_eq!(
             words,
             [
-                "value 1 of row 0 is inf, not finite in float32",
-                "value 0 of row 1 is NaN, not finite in float32"
+                "value 1 of row 0 is inf, not finite in float32 (allowed: finite; 0 in `valid` masks a row)",
+                "value 0 of row 1 is NaN, not finite in float32 (allowed: finite; 0 in `valid` masks a row)"
             ]
         );
     }

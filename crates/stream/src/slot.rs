@@ -51,7 +51,7 @@ impl Spans {
 }
 
 impl SlotLayout {
-    /// Computes the byte ranges and the text for payloads of this layout.
+    /// Computes the byte ranges of the columns, and the text that describes them, for payloads of this layout.
     pub fn set(&mut self, layout: &Layout) {
         self.spans.clear();
         self.text.clear();
@@ -126,7 +126,8 @@ pub struct SlotColumn<'a> {
     pub data: Range<usize>,
 }
 
-/// Parses the text of a layout into its number of rows and its columns. A column is `None` if its line is not valid.
+/// Parses the text of a layout into its number of rows and its columns. Returns `None` if the line of the number of rows is not
+/// valid. A column is `None` if its line is not valid.
 fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_>>>)> {
     // The bound is more than any memory has, and small enough that sizes can be multiplied and added up.
     let is_size = |n: &usize| *n < 1 << 44;
@@ -260,11 +261,14 @@ impl Message {
             column.offsets.resize(from.offsets.len() / size_of::<i32>(), 0);
             copy(from.offsets.start, bytemuck::cast_slice_mut(&mut column.offsets))?;
             if !are_offsets(&column.offsets, column.cells) {
-                let what = format!("column {:?} has offsets that do not rise to its length", column.name);
+                let what = format!(
+                    "column {:?} has offsets that do not rise to its length (allowed: from 0 to it)",
+                    column.name
+                );
                 return Err(MessageError::Ring(what));
             }
             if !is_text(column) {
-                let what = format!("column {:?} is text that is not UTF-8", column.name);
+                let what = format!("column {:?} is text that is not UTF-8 (allowed: UTF-8)", column.name);
                 return Err(MessageError::Ring(what));
             }
         }

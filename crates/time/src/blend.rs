@@ -122,8 +122,8 @@ impl<T: Float> Rows<'_, T> {
     /// Writes the value at each target, one group of channels at a time, or `fill` if a group has no valid value. [`pick`] chooses
     /// the samples; [`write()`] or the mode's own function computes the value.
     ///
-    /// `times` are those of all samples, ns, ascending. `until` returns the number of samples at or before the target of a row. The
-    /// rules must [take](Rule::takes) every sample. `done` is called once for each row, with the worst outcome of its groups.
+    /// `times` are the times of all samples, ns, ascending. `until` returns the number of samples at or before the target of a row.
+    /// The rules must [take](Rule::takes) every sample. `done` is called once for each row, with the worst outcome of its groups.
     #[inline(always)]
     pub fn write<'a, S: Float<Real = T::Real>>(
         self,

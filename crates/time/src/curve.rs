@@ -10,8 +10,8 @@ use robocache_device::{Float, Real};
 
 /// Samples around a target: two on each side of it, and the distances between them.
 pub(super) struct Knots {
-    /// Indices of the sample before the bracket, its two samples, and the sample after it. A missing outer sample is replaced by
-    /// the inner one beside it.
+    /// Indices of four samples: the one before the bracket, the two of the bracket (around the target), and the one after it. A
+    /// missing outer sample is replaced by the inner sample beside it.
     pub samples: [usize; 4],
     /// Distance between the two inner samples, ns.
     inner: f64,
@@ -40,22 +40,23 @@ impl Knots {
     }
 }
 
-/// Tangent at one end of the bracket: `inner` is the factor of the difference of values within the bracket, `outer` that of the
-/// difference beyond this end.
+/// Tangent at one end of the bracket, the two samples around the target: which formula gives it, with the formula's coefficients.
+/// The coefficients `inner` and `outer` follow from the times between the samples.
 #[derive(Clone, Copy)]
 enum Tangent<R> {
-    /// `inner * within + outer * outside`: Bessel's tangent, the slope of the parabola through the three samples. Without an outer
-    /// sample it is the slope of the line.
+    /// `inner * within + outer * outside`: Bessel's tangent, the slope of the parabola through the bracket and the sample beyond
+    /// this end. Without that sample the tangent is the slope of the line through the bracket.
     Parabola { inner: R, outer: R },
-    /// The weighted harmonic mean of both slopes; 0 if they differ in sign or a slope is 0.
+    /// The weighted harmonic mean of the slopes within the bracket and beyond this end; 0 if they differ in sign or a slope is 0.
     Harmonic { inner: R, outer: R },
-    /// The parabola's tangent, at an end of the curve, limited so that the curve stays monotone.
+    /// The tangent at an end of the curve, beyond which there is no sample. It is that of the parabola through the bracket and the
+    /// sample beyond the other end, limited so that the curve stays monotone.
     End { inner: R, outer: R },
 }
 
 impl<R: Real> Tangent<R> {
-    /// The tangent at one end of the bracket. The distance within the bracket is `inner`, that to the sample beyond this end
-    /// `outer`, and that to the sample beyond the other end `other`.
+    /// The tangent at one end of the bracket. The distance between the bracket's samples, ns, is `inner`. The distances to the
+    /// sample beyond this end and beyond the other end are `outer` and `other`; `None` without such a sample.
     fn of(mode: Interpolation, inner: f64, outer: Option<f64>, other: Option<f64>) -> Self {
         let of = R::from_f64;
         match (mode, outer, other) {

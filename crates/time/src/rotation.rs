@@ -143,7 +143,8 @@ fn slerp<W: Real, R: Real>(
     }
 }
 
-/// `sin(t * angle) / sin(angle)` for both weights of each row, where `cosine_minus_one` is the cosine of the angle minus 1.
+/// `sin(t * angle) / sin(angle)` for each weight t of each row: one weight for each of the row's two samples. `cosine_minus_one` is
+/// the cosine of the angle between the two quaternions, minus 1.
 #[inline(always)]
 fn sine_ratios<R: Real>(weights: &[[R; ROWS]; 2], cosine_minus_one: &[R; ROWS]) -> [[R; ROWS]; 2] {
     let one = R::from_f64(1.0);

@@ -1,7 +1,7 @@
 //! Finds the name that a misspelt name may stand for. A name that differs too much is never offered.
 
 /// One slip (a wrong, missing, extra or swapped letter) is allowed for this number of letters of the longer of two names. With more
-/// slips, one name is not offered for the other.
+/// slips, one name is not offered for the other, unless one begins with the other.
 const LETTERS_PER_SLIP: usize = 3;
 
 /// Returns `, did you mean ...?` if one of `names` resembles `given`, else an empty text. Errors append it to the misspelt name.
@@ -20,8 +20,8 @@ pub fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// Finds the name that is most like `given`: a few letters differ, or one name begins with the other, as if a unit such as `_ms`
-/// were left out. Returns `None` if no name is alike.
+/// Finds the name that is most like `given`. A few letters differ, or one of the two begins with the other, as if a unit such as
+/// `_ms` were left out. Returns `None` if no name is alike.
 fn closest<'a>(given: &str, names: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let normalized = |name: &str| name.to_lowercase().replace(['-', ' '], "_");
     let given = normalized(given);

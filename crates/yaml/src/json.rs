@@ -5,7 +5,7 @@ use std::fmt;
 pub struct Json<'a>(pub &'a Value);
 
 impl Json<'_> {
-    /// Formats the value as JSON, but a string without quotes, as names are written.
+    /// Formats the value as JSON; a string has no quotes, so that a name looks as it is written in YAML.
     pub fn bare(&self) -> String {
         self.0.as_str().map_or_else(|| self.to_string(), str::to_owned)
     }

@@ -28,19 +28,22 @@ const MAX_DEPTH: usize = 100;
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
     /// The text is longer than [`MAX_BYTES`].
-    #[error("it is longer than {MAX_BYTES} bytes")]
+    #[error("the text is longer than {MAX_BYTES} bytes (allowed: up to that; is it a configuration?)")]
     TooLong,
     /// Brackets are nested more than 100 deep.
-    #[error("line {line}: brackets are nested more than {MAX_DEPTH} deep")]
+    #[error("line {line}: brackets are nested more than {MAX_DEPTH} deep (is one not closed?)")]
     TooDeep {
         /// The line of the bracket, from 1 on.
         line: usize,
     },
     /// The text has more than one document.
-    #[error("it holds several documents, which lines of `---` divide (allowed: one)")]
+    #[error("it holds several documents, which lines of `---` divide (allowed: one; put each in a file of its own)")]
     Several,
-    /// A value does not fit its tag, such as `!!int`.
-    #[error("line {line} column {column}: the value does not fit its tag")]
+    /// A value is not of the type of its tag, such as `!!int`, or is out of range.
+    #[error(
+        "line {line} column {column}: the value is not of the type that its tag says, or out of range (allowed: such as `5`, \
+         or `!!int 5`)"
+    )]
     Tag {
         /// The line of the value, from 1 on.
         line: usize,
@@ -81,7 +84,8 @@ pub fn value(text: &str) -> Result<Value, YamlError> {
     from_str::<text::Unique>(text).map(|text::Unique(value)| value)
 }
 
-/// Reads a YAML text as a `T`. Refuses a text that would take the parser long. A byte order mark, which some editors put before the
+/// Reads a YAML text as a `T`. Refuses a text that would take the parser long. A key that a map has twice is refused only if the
+/// `T` refuses it, as structs do. A byte order mark, which some editors put before the
 /// text, is removed: the parser takes it for a document of its own.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

@@ -204,7 +204,10 @@ impl<'de> Deserializer<'de> for ValueDeserializer<'de> {
                 }
             }
             Value::Mapping(map) => visitor.visit_map(Map::of(map)),
-            Value::Tagged(tagged) => Err(Misread::new(format!("the tag `{}` is not allowed", tagged.tag))),
+            Value::Tagged(tagged) => Err(Misread::new(format!(
+                "the tag `{}` is not allowed (allowed: the value without a tag)",
+                tagged.tag
+            ))),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Reads a text into values, and refuses a key that is given twice, with its line. yaml_serde's own `Value` would name the line of
-//! the map.
+//! Reads a YAML text into values, and refuses a key that is given twice in a map. The error names the line of the key; yaml_serde's
+//! own `Value` would name the line of the map.
 
 use serde::de::{self, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde_yaml::value::{Tag, TaggedValue};
@@ -15,8 +15,8 @@ impl<'de> de::Deserialize<'de> for Unique {
     }
 }
 
-/// Visitor that reads a value. If the value is a key of a map, the `Mapping` holds the entries of this map before the key, and must
-/// not have the key yet.
+/// Visitor that reads a value. If the value is a key of a map, the `Mapping` holds the entries of this map before the key. The
+/// visitor refuses a key that is among them. The `Mapping` is `None` for any other value.
 struct UniqueKeys<'a>(Option<&'a Mapping>);
 
 impl<'de> DeserializeSeed<'de> for UniqueKeys<'_> {

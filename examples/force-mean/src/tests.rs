@@ -110,7 +110,7 @@ fn a_configuration_that_cannot_be_is_refused_by_its_place() {
     assert!(refused("{ input: force, dim: 6, window: 10 }").contains("unknown key `window`"));
 }
 
-/// Runs the configuration of the example: fuse gets the mean in process, and only `fused` is published.
+/// Runs `config.yml`: the plugin's mean force reaches `fuse` within the process, and only `fused` is published.
 #[test]
 fn fuse_takes_the_mean_from_it() {
     let mut graph = build(include_str!("../config.yml"), "fused").unwrap();

@@ -1,4 +1,4 @@
-//! Publishes sensor streams on common timestamps, each by itself.
+//! Publishes sensor streams on common timestamps, each stream on an output of its own.
 
 use robocache::app::{App, plugins::AlignPlugin};
 use robocache::dora;

@@ -1,4 +1,4 @@
-//! Puts the stamps of devices on the clock of the host.
+//! Puts the stamps of devices that have clocks of their own on the clock of the host.
 
 use robocache::app::{App, plugins::ClockPlugin};
 use robocache::dora;

@@ -1,4 +1,4 @@
-//! Publishes messages that belong together in sets.
+//! Publishes sets of messages of several inputs with the same stamp, or nearly the same.
 
 use robocache::app::{App, plugins::GroupPlugin};
 use robocache::dora;

@@ -1,4 +1,4 @@
-//! Resamples batches of trajectories at their targets.
+//! Resamples batches of trajectories at their target times.
 
 use robocache::app::{App, plugins::ResamplePlugin};
 use robocache::dora;

@@ -39,7 +39,8 @@ pub struct StreamClock {
 }
 
 impl StreamClock {
-    /// Makes a clock whose first sample is nominally at `start_ns`, with the random numbers of stream `number` of `seed`.
+    /// Makes a clock whose first sample is nominally at `start_ns`. Its random numbers are those of the generator's stream `number`
+    /// for `seed`.
     ///
     /// `config` has passed [`crate::config::SimConfig::validate`].
     pub fn new(config: &StreamConfig, seed: u64, number: u64, start_ns: i64) -> Self {

@@ -88,13 +88,13 @@ pub struct StreamConfig {
     pub rate_hz: f64,
     /// Sensor time minus true time, ms: positive if the sensor's clock is ahead.
     pub clock_offset_ms: f64,
-    /// Standard deviation of the capture time about its nominal value, ms, which it misses by at most three deviations. It is less
-    /// than a sixth of the period, so that stamps of a stream always increase.
+    /// Standard deviation of the capture time about its nominal value, ms. No capture is further than three deviations from its
+    /// nominal time. The deviation is less than a sixth of the period, so that stamps of a stream always increase.
     pub jitter_ms: f64,
     /// Time from the capture (of a sweep's first point) to the publication, without jitter, ms.
     pub latency_ms: f64,
-    /// Standard deviation of the latency, ms; the latency is at most three deviations from `latency_ms` and never below 0. If the
-    /// deviation is at most the period, messages stay in order; else they overtake each other.
+    /// Standard deviation of the latency, ms. The latency is at most three deviations from `latency_ms`, and never below 0. If the
+    /// deviation is at most the period, messages stay in order; otherwise they may overtake each other.
     pub latency_jitter_ms: f64,
     /// Probability with which each sample is lost, independently of the other samples, 0 to less than 1.
     pub drop_rate: f64,

@@ -95,7 +95,7 @@ struct Ring {
     tan: f64,
 }
 
-/// Hit of a ray: its horizontal distance, m, and the share of light that comes back.
+/// Hit of a ray: its horizontal distance, m, and the share of the ray's light that comes back, 0 to 1.
 #[derive(Clone, Copy)]
 struct Hit {
     distance: f64,

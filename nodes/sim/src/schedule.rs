@@ -60,7 +60,8 @@ pub struct Schedule {
 struct Lane {
     sensor: Sensor,
     clock: StreamClock,
-    /// Publication time, true capture time and stamp of each sample, ns: the heap is in the order of the events.
+    /// Publication time, true capture time and stamp, ns, of each sample that is captured but not published. The heap's first entry
+    /// is the next to be published.
     in_flight: BinaryHeap<Reverse<(i64, i64, i64)>>,
 }
 
@@ -100,8 +101,8 @@ impl Schedule {
 }
 
 impl Lane {
-    /// Captures the sensor's next sample. Returns false, and captures nothing, if the sample can't be published at `until_ns` or
-    /// before, or if its nominal capture time is not before `end_ns`.
+    /// Captures the sensor's next sample, and returns true. Returns false, and captures nothing, if the sample can't be published
+    /// at `until_ns` or before, or if its nominal capture time is not before `end_ns`.
     fn advance(&mut self, until_ns: i64, end_ns: i64) -> bool {
         if self.clock.nominal_ns() >= end_ns || self.clock.earliest_publish_ns() > until_ns {
             return false;
@@ -237,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Compares the merge with the obvious way: all samples, then sorted.
+    /// Compares the schedule, which merges the sensors' samples as it goes, with a list of all samples that is sorted at the end.
     #[test]
     fn the_merge_equals_a_sort_even_where_messages_overtake_each_other() {
         let mut config = seconds(3.0);

@@ -72,7 +72,7 @@ impl Wave {
     }
 }
 
-/// Largest bound of the `order`-th derivative among `waves`.
+/// Largest bound of the `order`-th derivative of any of `waves`.
 const fn max_bound(waves: &[Wave], order: u32) -> f64 {
     let mut max = 0.0;
     let mut i = 0;
@@ -150,7 +150,7 @@ pub const TOOL_ACCEL_MAX: f64 =
 pub const WRENCH_RATE_MAX: f64 = max_bound(&WRENCH, 1);
 /// Bound of |d2/dt2| of every wrench component, N/s^2 or Nm/s^2.
 pub const WRENCH_ACCEL_MAX: f64 = max_bound(&WRENCH, 2);
-/// Bound of |d/dt| of every camera feature, 1/s, reached by a feature with both shortest periods.
+/// Bound of |d/dt| of every camera feature, 1/s. A feature that has both the shortest slow and the shortest fast period reaches it.
 pub const CAMERA_RATE_MAX: f64 = wave(
     0.0,
     sine(0.7, CAMERA_SLOW_MS[0], 0.0),
@@ -208,7 +208,7 @@ pub fn tool_quaternion(t_ns: i64) -> [f32; 4] {
 pub const GRIPPER_OPEN_M: f64 = 0.08;
 /// Width of the gripper's opening while it holds the grasped thing, m.
 pub const GRIPPER_CLOSED_M: f64 = 0.02;
-/// Duration of one grasp, ns: open 4 s, closing 1 s, holding 4 s, opening 1 s, open 2 s.
+/// Period of the gripper's motion, ns: open 4 s, closing 1 s, holding 4 s, opening 1 s, open 2 s.
 pub const GRASP_NS: i64 = 12 * S;
 const GRIPPER_RAMP_NS: i64 = S;
 

@@ -1,4 +1,4 @@
-//! Tests that the simulated robot's samples are true, and that it allocates nothing.
+//! Tests that the samples of the simulated robot are those of its motion, and that it allocates no memory per message.
 
 mod no_alloc;
 mod truth;

@@ -85,7 +85,7 @@ impl SampleTimes {
     }
 }
 
-/// Bounds of a signal's first and second derivative, from which the largest possible error follows.
+/// Bounds of a signal's first and second derivative, from which the largest possible error of a held or interpolated value follows.
 struct Bound {
     rate: f64,
     accel: f64,
@@ -118,7 +118,7 @@ const JOINTS: Bound = Bound {
     accel: signals::JOINT_ACCEL_MAX,
 };
 
-/// Returns the largest error of the values, each as a share of `bound` plus the rounding to float32.
+/// Returns the largest error of `values` from `truth`, each error as a share of `bound` plus the rounding to float32.
 fn worst(values: &[f32], truth: &[f32], bound: f64) -> f64 {
     let share = |(&value, &truth): (&f32, &f32)| {
         let rounding = 4.0 * f64::from(f32::EPSILON) * f64::from(truth.abs().max(1.0));
@@ -127,7 +127,8 @@ fn worst(values: &[f32], truth: &[f32], bound: f64) -> f64 {
     values.iter().zip(truth).map(share).fold(0.0, f64::max)
 }
 
-/// Larger error of the last joint's angle and of the tool's quaternion (whatever its sign), as a share of its bound at this age.
+/// Error of the last joint's angle, or of the tool's quaternion (whatever its sign) if that is larger. Each is a share of the bound
+/// for a sample that was held for `age`, ns.
 fn turning(values: &[f32], truth: &[f32], age: i64) -> f64 {
     let turn = f64::from(values[0] - truth[0]).rem_euclid(std::f64::consts::TAU);
     let turn = turn.min(std::f64::consts::TAU - turn);
@@ -249,7 +250,7 @@ fn what_max_wait_sends_early_is_the_truth_within_the_bounds_as_well() {
     assert!(found.valid[1] > 3000, "{found:?}");
 }
 
-/// A latency that is wrong by half of the camera's, or by 1 ms for force, exceeds the bounds.
+/// A configured `latency_ms` that is wrong by half for the camera, or by 1 ms for force, makes errors beyond the bounds.
 #[test]
 fn a_wrong_latency_is_seen() {
     let found = run(&config("null", 16.5));

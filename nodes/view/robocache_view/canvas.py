@@ -1,7 +1,7 @@
 """Draws messages into a recording of Rerun.
 
 The first part of an entity's path is what it shows: `values`, `age_ms`, `valid`, `space`, `image`, `diagnostics`,
-`log`; the next ones are the input and the modality.
+`log`; the next parts are the input and the modality.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Canvas:
         self._newest_of(rc.Attached.from_event(event, key, copy=False), (name,))
 
     def _newest_of(self, stream: rc.Attached, path: tuple[str, ...]) -> None:
-        """Draws the newest row's message of an attached stream, unless it is drawn already: rows may share it."""
+        """Draws the message that the newest row has of an attached stream. Rows may share a message: it is drawn once."""
         if (index := int(stream.index[-1])) < 0 or stream.timestamps_ns is None:
             return
         stamp = int(stream.timestamps_ns[index])
@@ -240,7 +240,7 @@ class Canvas:
                 self._text(node, f"{row}: {word}: {words}" if words else f"{row}: {word}", weight)
 
     def _lines(self, path: tuple[str, ...], values: np.ndarray, names: Sequence[str] = ()) -> None:
-        """Draws the lines of a plot as one batch, or many values as bars: an entity for each line makes the viewer slow."""
+        """Draws values as lines of a plot, or many values as bars: one entity, as an entity for each makes the viewer slow."""
         if len(values) > layout.MAX_LINES:
             # Bars have no gaps: invalid values become 0, and a chart with nothing valid is cleared.
             bars = rr.Clear(recursive=False) if np.isnan(values).all() else rr.BarChart(np.nan_to_num(values))
@@ -302,7 +302,7 @@ class Canvas:
         return {**metadata, "timestamp_ns": self._stamp(metadata)}
 
     def _of_host(self, stamp_ns: int) -> int:
-        """Returns `stamp_ns`, a time of this machine; if captures have another clock, the capture time drawn last."""
+        """Returns `stamp_ns`, a time of this machine, or the capture time drawn last if captures have another clock."""
         is_same = self._time_ns is None or abs(stamp_ns - self._time_ns) < _SAME_CLOCK_NS
         return stamp_ns if is_same else self._time_ns
 

@@ -81,7 +81,7 @@ class Inbox:
 
     @property
     def is_closed(self) -> bool:
-        """True if no more messages come."""
+        """True if the inbox is closed: no more messages come, but some may wait."""
         with self._changed:
             return self._is_closed
 

@@ -79,7 +79,7 @@ class Painter(threading.Thread):
         recording.disconnect()
 
     def _is_there(self, recording: Any) -> bool:
-        """True if the viewer is still there: a broken connection takes all messages, and draws none."""
+        """True if the viewer is still there, by a flush: a broken connection takes all drawings without an error."""
         try:
             # With a timeout of 0 it would never report an error.
             recording.flush(timeout_sec=0.01)

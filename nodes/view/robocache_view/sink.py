@@ -1,6 +1,6 @@
 """Places for drawings: a viewer of this machine or another, a file, or browsers.
 
-`is_ready` says whether a drawing can begin now, and raises OSError if none can begin any more.
+`is_ready` says whether a drawing can begin now, and raises OSError if no drawing can begin there any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class File:
         self._is_begun = False
 
     def is_ready(self) -> bool:
-        """True, or raises OSError if writing broke off: a new start would lose the contents of the file."""
+        """True before the file is begun. Raises OSError afterwards: writing broke off, and a new start would lose the contents."""
         if self._is_begun:
             raise OSError(f"{self._path} can't be written any more: is the disk full?")
         return True
@@ -97,7 +97,7 @@ class Child(Viewer):
 
 
 def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
-    """Returns a viewer with a window, which stays when the dataflow ends: the one that is open, else a new one."""
+    """Returns the viewer that is open at `port`, else a new one with a window, which stays when the dataflow ends."""
     there = Viewer(f"rerun+http://127.0.0.1:{port}/proxy")
     if there.is_ready():
         return there
@@ -109,11 +109,11 @@ def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
 
 
 def served(bind: str, port: int, web_port: int, memory_limit: str) -> Viewer:
-    """Starts a page for browsers at `web_port`, which gets the drawing from `port`. It ends with the dataflow."""
+    """Starts a server that ends with the dataflow: it takes the drawing at `port`, and has a page for browsers at `web_port`."""
     options = ["--serve-web", "--web-viewer-port", str(web_port), "--server-memory-limit", memory_limit]
     return Child(bind, port, options, outlives=False)
 
 
 def program() -> pathlib.Path:
-    """Returns the path of Rerun's binary, in its wheel. The script `rerun` does not pass signals on to it."""
+    """Returns the path of Rerun's binary, in its wheel. The script `rerun` does not pass signals on to the binary."""
     return pathlib.Path(rerun_cli.__file__).with_name("rerun")

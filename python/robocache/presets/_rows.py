@@ -119,9 +119,10 @@ def images(
     """Takes the newest `steps` images of an attached stream, [n, H, W, C] uint8, and a mask of the rows that have an image. Rows
     without an image are black.
 
-    A row before the start, for which `padded` is True, repeats the oldest image. For a policy without a mask `on_invalid` is
-    "hold", which repeats the newest older image, "fill", which leaves black, or "refuse". If the window has no image, the
-    shape of an image is not known, and the result is [n, 0, 0, 3].
+    A row before the start of the episode, for which `padded` is True, repeats the oldest image. For a policy without a mask,
+    `on_invalid` decides on other rows that lack an image: "hold" repeats the newest older image, and "fill" leaves the row black.
+    With "refuse", or if there is none to hold or the window has no image, InvalidObservation is raised. For a policy with a mask,
+    `on_invalid` is None; a window without an image gives [n, 0, 0, 3], since the shape of an image is not known.
     """
     check(observation, steps)
     stream = _attached(observation, name)

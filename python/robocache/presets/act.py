@@ -20,8 +20,8 @@ STEPS = 1
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 50.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Makes a configuration; `modalities` are in the order of the state. With a longer `window`, `on_invalid="hold"` finds older
-    values."""
+    """Makes the section `fuse` of a configuration; `modalities` are in the order of `observation.state`. If `window` is more than
+    1, `on_invalid="hold"` of `inputs` finds older values."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 

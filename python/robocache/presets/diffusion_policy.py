@@ -25,7 +25,7 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 10.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Makes a configuration with rows at 10 Hz, the rate of the robot on which the policy was published."""
+    """Makes the section `fuse` of a configuration, with rows at 10 Hz, the rate of the robot on which the policy was published."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 

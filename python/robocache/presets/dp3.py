@@ -16,7 +16,8 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, cloud: str | None = None, rate_hz: float = 10.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Makes a configuration; `modalities` are in the order of `agent_pos`, and `cloud` is attached to each row."""
+    """Makes the section `fuse` of a configuration; `modalities` are in the order of `agent_pos`, and `cloud` is attached to each
+    row."""
     return _config.fuse(modalities, [cloud] if cloud else [], rate_hz=rate_hz, window=window)
 
 
@@ -35,7 +36,8 @@ def inputs(
     The result has `agent_pos` [1, n, D] float32. With `cloud`, the name of an attached stream, it also has `point_cloud`
     [1, n, N, 3] float32, metres. Its clouds must have N = `points` points, cropped and farthest-point sampled as in training.
 
-    The argument `on_invalid` is for `agent_pos`. A row without a cloud is refused. Rows before the start repeat the oldest cloud.
+    The argument `on_invalid` is for `agent_pos`. A row without a cloud repeats the oldest cloud if the row is before the start of
+    the episode; otherwise InvalidObservation is raised.
     """
     observation = as_observation(observation)
     taken = rows(observation, agent_pos, steps, on_invalid, fill)

@@ -23,7 +23,8 @@ def config(
     window: int = 1,
     stride: int = 1,
 ) -> _config.Fragment:
-    """Makes a configuration with a modality for each key of the state. The `window` must be the model's longest horizon."""
+    """Makes the section `fuse` of a configuration, with a modality for each key of the input `state`. The `window` must be the
+    model's longest horizon."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window, stride=stride)
 
 

@@ -26,7 +26,8 @@ def config(
     fps: float = 10.0,
     window: int = STEPS,
 ) -> _config.Fragment:
-    """Makes a configuration; `modalities` are in the order of the state. Rows are 1 / `fps` s apart, windows come at `rate_hz`."""
+    """Makes the section `fuse` of a configuration; `modalities` are in the order of `observation.state`. The rows of a window are
+    1 / `fps` s apart, and windows come at `rate_hz`."""
     stride = rate_hz / fps if fps > 0 else 0
     if stride < 1 or abs(stride - round(stride)) > 1e-9:
         raise ValueError(f"rate_hz is {rate_hz}, expected a multiple of fps, {fps}")
@@ -46,7 +47,8 @@ def inputs(
     """Makes a batch of one with n = `steps` rows (`n_obs_steps` of the policy), oldest row first.
 
     `observation.state` [1, n, D] float32; `observation.environment_state` [1, n, E]; `observation.images.<camera>`
-    [1, n, 3, H, W] float32 from 0 to 1. Rows before the start repeat the oldest valid one, as LeRobot's queue does.
+    [1, n, 3, H, W] float32 from 0 to 1. Rows before the start of the episode repeat the oldest valid row, as LeRobot's queue
+    does.
     """
     observation = as_observation(observation)
     return batch(observation, steps, state, images, environment_state, on_invalid, fill)

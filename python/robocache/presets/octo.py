@@ -1,7 +1,7 @@
 """Inputs of Octo: two rows of images and proprioception, with a mask for each step and for each key.
 
 In both masks True means that the model attends to the step or the value. As in Octo's training, `timestep_pad_mask` is False only
-for steps before the start. A key that is missing in a step is False in `pad_mask_dict`.
+for steps before the start of the episode. A key that is missing in a step is False in `pad_mask_dict`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEPS = 2
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 5.0, window: int = STEPS
 ) -> _config.Fragment:
-    """Makes a configuration; `modalities` are in the order of the proprioception."""
+    """Makes the section `fuse` of a configuration; `modalities` are in the order of the input `proprio`."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 

@@ -33,7 +33,7 @@ CAMERAS: Mapping[str, tuple[str, str, str]] = {
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 15.0, window: int = 1
 ) -> _config.Fragment:
-    """Makes a configuration; `modalities` are in the order of the state."""
+    """Makes the section `fuse` of a configuration; `modalities` are in the order of the input `state`."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 

@@ -36,8 +36,8 @@ def config(
     cells: int = CELLS,
     rate_hz: float = 10.0,
 ) -> _config.Fragment:
-    """Makes a configuration that attaches a grid to each row. The clouds must be in the frame of the robot's base, with fields
-    `r`, `g`, `b` from 0 to 255."""
+    """Makes the sections `fuse` and `voxelize` of a configuration that attaches a voxel grid to each row. The clouds must be in the
+    frame of the robot's base, with fields `r`, `g`, `b` from 0 to 255."""
     made = _config.fuse(
         {gripper: {"dim": 3, "interpolation": "previous", "max_age_ms": 100.0}}, [], rate_hz=rate_hz, window=1
     )

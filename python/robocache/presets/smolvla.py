@@ -28,7 +28,7 @@ from robocache.presets._rows import images as images_of
 def config(
     modalities: _config.Modalities, *, images: Sequence[str] = (), rate_hz: float = 30.0, window: int = 1
 ) -> _config.Fragment:
-    """Makes a configuration; `modalities` are in the order of the state."""
+    """Makes the section `fuse` of a configuration; `modalities` are in the order of `observation.state`."""
     return _config.fuse(modalities, images, rate_hz=rate_hz, window=window)
 
 

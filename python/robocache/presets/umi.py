@@ -35,8 +35,8 @@ def config(
     rate_hz: float = 60.0,
     window: int = STEPS,
 ) -> _config.Fragment:
-    """Makes a configuration with rows three frames of 60 Hz apart. The modality `pose` is x y z in metres and a quaternion
-    x y z w. The modality `gripper` is a width."""
+    """Makes the section `fuse` of a configuration, with rows three frames of 60 Hz apart. The modality `pose` is x y z in metres
+    and a quaternion x y z w. The modality `gripper` is the gripper's width."""
     made = _config.fuse(
         {
             pose: {

@@ -1,6 +1,7 @@
 //! Judges the level of an input, with the reason in words.
 //!
-//! A fault of the messages comes first, then silence, then warnings; the operation's own finding can only make the level worse.
+//! Faults of the messages take precedence over silence, and silence over warnings. The operation's own finding can only make the
+//! level worse.
 
 use super::{Diagnosis, HealthIssue, Level, Row};
 use crate::app::Dropped;

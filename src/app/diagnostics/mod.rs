@@ -44,8 +44,8 @@ pub struct Diagnosis {
     pub late: u64,
     /// Epoch of the operation's results: a number that goes up at each clock jump.
     pub epoch: i64,
-    /// Host time minus device time, ns, and the rate of the host's clock over the device's, parts per million. `None` if the
-    /// operation estimates no clock.
+    /// Host time minus device time, ns, and the excess of the rate of the host's clock over the rate of the device's, parts per
+    /// million. This is `None` if the operation estimates no clock.
     pub clock: Option<(i64, f64)>,
     /// Greatest age at which a sample of the input is valid, ns (the key `max_age_ms`); `None` for no limit.
     pub max_age_ns: Option<i64>,

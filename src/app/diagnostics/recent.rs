@@ -6,7 +6,7 @@
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// Period after which the accumulators change over. Statistics cover the last one to two periods.
+/// Period after which the newer of the two accumulators replaces the older. Statistics cover the last one to two periods.
 const TURN: Duration = Duration::from_secs(5);
 
 /// Upper bound of a histogram, ns; a longer time counts as this one. Stamps are at most this far apart.
@@ -50,7 +50,7 @@ impl<T: Figure> Recent<T> {
         }
     }
 
-    /// Accumulator of the last one to two periods.
+    /// The older accumulator, which covers the last one to two periods.
     pub(crate) fn get(&self) -> &T {
         &self.older
     }
@@ -63,7 +63,7 @@ impl<T: Figure> Recent<T> {
 
 /// Histogram of times of 0 ns and more, accurate to 1 %. Recording a time allocates nothing.
 pub(super) struct Times {
-    /// Counts of the recorded times; `None` only if the crate refuses the bounds.
+    /// Counts of the recorded times; `None` only if the crate `hdrhistogram` refuses the histogram's bounds.
     histogram: Option<Histogram<u32>>,
     max_ns: i64,
 }

@@ -123,7 +123,8 @@ columns! {
     epoch: i64,
     /// Host time minus device time, ns, if the operation estimates the device's clock.
     clock_offset_ns: Option<i64>,
-    /// Rate of the host's clock over the device's, parts per million, if the operation estimates the device's clock.
+    /// Excess of the rate of the host's clock over the rate of the device's, parts per million, if the operation estimates the
+    /// device's clock.
     clock_skew_ppm: Option<f64>,
 }
 

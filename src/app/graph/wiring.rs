@@ -83,7 +83,8 @@ impl Graph {
         }
     }
 
-    /// Device on which all consumers in this process want an output, or without any, the dataflow. `None` for the host.
+    /// Device on which all operations that take an output want it. If no operation takes the output, the device on which the
+    /// dataflow wants it. `None` for the host.
     fn device_of_output(&self, (operation, output): (usize, usize)) -> Option<Device> {
         let consumers = self.nodes[operation].outputs[output].consumers.iter();
         // A consumer that is being added may not be among the nodes yet.
@@ -95,7 +96,7 @@ impl Graph {
         first.filter(|_| devices.all(|device| device == first))
     }
 
-    /// Sets the warnings of the configuration.
+    /// Sets the warnings about the configuration, which diagnostics repeat.
     pub(in crate::app) fn set_warnings(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }

@@ -1,7 +1,7 @@
 //! Plugin `clock`: puts the stamps of devices on the clock of the host.
 //!
-//! Payloads are passed on unchanged, each message in the order of its arrival: only stamps and the metadata of the clock are
-//! written anew.
+//! Messages are passed on in the order of their arrival. Their payloads stay unchanged: only stamps and the metadata of the clock
+//! are written anew.
 
 use super::{add, report_losses};
 use crate::app::{AppError, BuildContext, Diagnosis, Fault, HealthIssue, Level, Operation, Outbox};
@@ -65,7 +65,7 @@ struct Clock {
     name: String,
     inputs: Vec<String>,
     clocks: Clocks,
-    /// Present problem of the stamps of each input; `None` once the estimate of its clock is locked.
+    /// Present problem of the stamps of each input; `None` if there is no problem.
     ailments: Vec<Option<HealthIssue>>,
     /// Converted stamp of the last message of each input; `None` before the first message.
     last: Vec<Option<Stamp>>,

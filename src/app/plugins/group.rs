@@ -78,7 +78,7 @@ fn describe(header: &mut Header, own: &Header, set: SetInfo) {
     group::key::group.set(header, set.number);
     group::key::group_timestamp_ns.set(header, set.newest_ns);
     group::key::group_span_ns.set(header, set.span_ns);
-    // An observation has an epoch of its own, by which its consumers know that its grid has started anew.
+    // An observation has an epoch of its own, by which its consumers know that its time grid has started anew.
     if header.get(ops::key::epoch.name).is_none() {
         ops::key::epoch.set(header, set.epoch);
     }
@@ -98,15 +98,15 @@ fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
         DropReason::Left => return out.tally(input, "left waiting at the end"),
         DropReason::Overflow => (
             "overflow",
-            "`queue_size` messages waited for the other inputs: the oldest was dropped",
+            "`queue_size` messages waited for the other inputs: the oldest was dropped (one of them is silent or slow, or the queue too short)",
         ),
         DropReason::Memory => (
             "max_held_mb",
-            "more than `max_held_mb` waited for the other inputs: a message was dropped",
+            "more than `max_held_mb` waited for the other inputs: a message was dropped (one of them is silent or slow, or that is too little)",
         ),
         DropReason::OutOfOrder => (
             "out of order",
-            "a message is older than the one before it, and was dropped",
+            "a message is older than the one before it, and was dropped (needed: ascending stamps)",
         ),
     };
     out.warn_seldom(input, kind, text);
@@ -119,7 +119,9 @@ fn warn(input: usize, arrival: Arrival, out: &mut Outbox<'_>) {
     }
     if let Some(ns) = arrival.too_close_ns {
         let ms = ns_to_ms(ns);
-        let text = format_args!("a message is {ms} ms after the one before it: sets may not be the best");
+        let text = format_args!(
+            "a message is {ms} ms after the one before it, less than `min_period_ms`: sets may not be the best"
+        );
         out.warn_seldom(input, "closer than min_period_ms", text);
     }
     if let Some(reason) = arrival.dropped {

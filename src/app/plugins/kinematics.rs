@@ -42,7 +42,8 @@ struct KinematicsEntry {
 }
 
 impl KinematicsEntry {
-    /// Publishes one result (pose, Jacobian, twist or joints) of the message that was read last. `output` is its index.
+    /// Publishes one result (pose, Jacobian, twist or joints) of the message that was read last. `output` is the index of the
+    /// result and of its output.
     fn publish(&mut self, output: usize, message: &Message, out: &mut Outbox<'_>) {
         let kinematics = &mut self.kinematics;
         let product = kinematics.products()[output];
@@ -62,7 +63,8 @@ impl KinematicsEntry {
         });
     }
 
-    /// Counts and logs the rows that are not used, with the reason, and a change of posture, with its stamp.
+    /// Counts and logs the rows that are not used, with the reason. Warns of a change of posture (a jump between solutions of the
+    /// inverse kinematics), with its stamp.
     fn report(&self, message: &Message, out: &mut Outbox<'_>) {
         if let Some((_, row)) = self.kinematics.changes() {
             let stamp_ns = message.stamps()[row];

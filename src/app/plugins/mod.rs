@@ -80,7 +80,8 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
     ]
 }
 
-/// Registers the operation of a plugin, under the plugin's own name if it has one, else under the plugin's name.
+/// Registers the operation of a plugin. The operation gets the name that distinguishes this plugin from others of its kind, else
+/// the kind's name, such as `fuse`.
 fn add(
     context: &mut BuildContext<'_>,
     inputs: Vec<String>,

@@ -36,7 +36,7 @@ pub(super) struct Observe {
     selections: Vec<Selection>,
 }
 
-/// Checks that an output's messages are not too large to be made and sent: windows whose rows have `columns` values each.
+/// Checks that the windows on an output, with rows of `columns` values each, are not too large to be made and sent.
 pub(super) fn check_size(
     config: &AlignConfig,
     output: &str,
@@ -62,8 +62,8 @@ enum Pending {
 }
 
 impl Observe {
-    /// Makes the operation of this name and configuration. `has_frames` is true if each output has one stream, whose frame it
-    /// passes on.
+    /// Makes the operation of this name and configuration. `has_frames` is true if each output has one stream, whose coordinate
+    /// frame (`frame_id`) it passes on.
     pub(super) fn new(name: &str, config: &AlignConfig, aligner: Aligner, has_frames: bool) -> Self {
         let timeline = aligner.timeline();
         Self {
@@ -124,7 +124,7 @@ impl Observe {
             out.dropped(input, Dropped::Overflow);
         }
         if arrival.dropped > 0 {
-            let text = "more than `max_held_mb` waits for other streams: the oldest message was dropped";
+            let text = "more than `max_held_mb` waits for other streams: the oldest message was dropped (a larger one keeps it, a shorter `max_wait_ms` waits less)";
             out.warn_seldom(input, "max_held_mb", text);
         }
         self.publish_some(out);
@@ -171,7 +171,8 @@ impl Observe {
         }
     }
 
-    /// Warns if a sample shows a clock jump, came late or too soon, or made the history drop a sample.
+    /// Warns if a sample shows a clock jump, or came after its target was sent. Also warns if the sample is closer to another one
+    /// than `min_period_ms`, or if the full history dropped its oldest sample.
     fn report(&self, input: usize, pushed: PushOutcome, out: &mut Outbox<'_>) {
         if let Some(jump) = pushed.jumped_ns {
             warn_of_jump(input, jump, "targets begin anew", out);
@@ -183,12 +184,14 @@ impl Observe {
             );
             out.warn_seldom(input, "samples too soon", text);
         } else if pushed.late {
-            let text = format_args!("a sample came after its target was sent, {late} of this stream so far");
+            let text = format_args!(
+                "a sample came after its target was sent, {late} of this stream so far (`max_wait_ms`, `wait` and `reorder_ms` say how long targets wait)"
+            );
             out.warn_seldom(input, "late samples", text);
         }
         if pushed.overflowed {
             out.dropped(input, Dropped::Overflow);
-            let text = "the history is full while another stream is waited for: the oldest sample was dropped";
+            let text = "the history is full while another stream is waited for: the oldest sample was dropped (`max_wait_ms` limits the wait)";
             out.warn_seldom(input, "samples dropped", text);
         }
     }

@@ -73,7 +73,10 @@ impl Operation for Resample {
             let (dtype, largest) = (batch.dtype(), batch.dtype().largest());
             out.fault(
                 0,
-                format_args!("{overflows} results are past what {dtype} holds ({largest:e}): they are not valid"),
+                format_args!(
+                    "{overflows} results are past what {dtype} holds ({largest:e}): they are not valid (needed: smaller values, or \
+                     `values` of a type that holds more)"
+                ),
             );
         }
         if let Some(error) = self.resampler.take_lost() {

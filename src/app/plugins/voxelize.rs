@@ -240,7 +240,9 @@ fn publish(mut grid: GatheredGrid<'_>, about: &mut GridOutput, out: &mut Outbox<
     }
     if grid.saturated() > 0 {
         let (count, dtype) = (grid.saturated(), about.dtype);
-        let message = format_args!("{count} values are beyond {dtype}: its greatest or least is in their places");
+        let message = format_args!(
+            "{count} values are beyond {dtype}: its greatest or least is in their places (`dtype: float32` holds more)"
+        );
         out.fault_of_output(0, count, message);
     }
 }

@@ -85,7 +85,7 @@ impl Watch {
         self.streams[stream].refused += times;
     }
 
-    /// Counts a sample of a stream that was taken, and warns if its stamp can't be a capture time.
+    /// Counts an accepted sample of a stream, and warns if the sample's stamp can't be a capture time.
     pub(super) fn sample(&mut self, stream: usize, stamp_ns: i64, timeline: &Timeline, out: &mut Outbox<'_>) {
         let now = Instant::now();
         let of = &mut self.streams[stream];
@@ -124,7 +124,8 @@ impl Watch {
         }
     }
 
-    /// Logs a notice of the timeline: a stream that is behind, ahead or followed anew, skipped targets, or lost samples.
+    /// Logs a notice of the timeline: a stream that is behind or ahead of the others, a stream that the targets follow from now on,
+    /// skipped targets, or lost samples.
     pub(super) fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
         match notice {
             Notice::StartedWithout { modality, behind_ns } => {
@@ -213,7 +214,7 @@ impl Watch {
         now + CHECK_EVERY
     }
 
-    /// Names the streams that are quiet while observations go on without them.
+    /// Logs a warning about each stream that is quiet while observations go on without it.
     fn warn_of_quiet_streams(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
         let last = self.last_observation.unwrap_or(start);
         for (i, stream) in self.streams.iter_mut().enumerate() {
@@ -225,8 +226,9 @@ impl Watch {
         }
     }
 
-    /// True if no observation is expected now: no request waits, or the timer is closed. Nor is an observation expected while the
-    /// timer, or the stream that sets the targets, is not overdue and has sent too little since the last observation.
+    /// True if no observation is expected now. With requests as the trigger: no request waits. With a timer: its input is closed,
+    /// or no tick has come since the last observation and the next one is not overdue. With a stream that sets the targets: it has
+    /// sent too few samples since the last observation, and the next one is not overdue.
     fn is_silent_by_design(&self, now: Instant, last: Instant, start: Instant, timeline: &Timeline) -> bool {
         let rests = |trigger: &StreamWatch| {
             let spoke = trigger.last.is_some_and(|spoke| spoke > last);

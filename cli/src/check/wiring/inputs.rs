@@ -13,7 +13,7 @@ use robocache::ops::align::TriggerConfig;
 /// Bytes that one queue may hold without a warning.
 const LARGE_QUEUE: u64 = 1 << 30;
 
-/// True if a node is configured to wait for every message, as for a recording.
+/// True if a configuration makes the node wait for every message, as suits recorded data: `max_wait_ms` is `null`, or it resamples.
 fn is_offline(own: &RobocacheNode<'_>) -> bool {
     own.built.operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) => config.max_wait_ms.is_none(),
@@ -58,8 +58,14 @@ impl Checker<'_> {
                 self.findings.warn(self.file, &at, problem);
             }
             if let Some((other, _)) = wired[..i].iter().find(|(_, other)| other.source == edge.source) {
-                self.findings
-                    .warn(self.file, &at, format!("wired to `{}`, as `{other}` is", edge.source));
+                self.findings.warn(
+                    self.file,
+                    &at,
+                    format!(
+                        "wired to `{}`, as `{other}` is: each of its messages comes twice",
+                        edge.source
+                    ),
+                );
             }
             self.edge(own, input, edge, &at);
         }
@@ -87,7 +93,8 @@ impl Checker<'_> {
                 self.warn_of_holding_up(edge, at);
             } else if known.rate_hz.is_none() && known.unpaced.is_none() && !is_offline(own) {
                 let problem = format!(
-                    "backpressure, and nothing says that `{}` is a replay: a slow node holds a live sensor up",
+                    "backpressure, and nothing says that `{}` is a replay: a slow node holds a live sensor up \
+                     (allowed for a sensor: `queue_size` without `queue_policy`)",
                     edge.source
                 );
                 self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
@@ -121,7 +128,7 @@ impl Checker<'_> {
 
     fn warn_of_holding_up(&mut self, edge: &Edge, at: &str) {
         let problem = format!(
-            "backpressure, and `{}` is live: a slow node holds its sensor up",
+            "backpressure, and `{}` is live: a slow node holds its sensor up (allowed: `queue_size` without `queue_policy`)",
             edge.source
         );
         self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
@@ -172,7 +179,11 @@ impl Checker<'_> {
         }
         let held = known.bytes.unwrap_or(0).saturating_mul(queue_size as u64);
         if held > LARGE_QUEUE {
-            let problem = format!("{queue_size} messages of `{}` may take {}", edge.source, bytes(held));
+            let problem = format!(
+                "{queue_size} messages of `{}` may take {}: a smaller `queue_size` takes less",
+                edge.source,
+                bytes(held)
+            );
             self.findings.warn(self.file, at, problem);
         }
         is_short
@@ -197,8 +208,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the trigger: a node that sends requests must read an output of this node, and a timer must not tick faster than the
-    /// fastest stream.
+    /// Checks the trigger of an operation's observations. A node that requests observations must read an output of this node, and a
+    /// timer must not tick faster than the fastest stream.
     pub(super) fn trigger(&mut self, own: &RobocacheNode<'_>, operation: &Operation) {
         let Section::Observe(config) = &operation.section else {
             return;
@@ -218,7 +229,7 @@ impl Checker<'_> {
                     takers.any(|(taker, ..)| taker.id == asker)
                 }) {
                     let problem = format!(
-                        "`{asker}` asks by `{request}`, and reads no output of `{}`",
+                        "`{asker}` asks by `{request}`, and reads no output of `{}` (needed: an input of it that takes the answers)",
                         own.node.id
                     );
                     self.findings.error(&own.config, at, problem);

@@ -76,8 +76,11 @@ impl Checker<'_> {
         if let (Some(dim), Some(width)) = (dim, known.kind.as_ref().and_then(Kind::width))
             && dim != width
         {
-            self.findings
-                .error(self.file, at, format!("dim={dim}, and a sample has {width} values"));
+            self.findings.error(
+                self.file,
+                at,
+                format!("dim={dim}, and a sample has {width} values (allowed: as many)"),
+            );
         }
     }
 }

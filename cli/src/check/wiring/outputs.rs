@@ -55,7 +55,8 @@ impl Checker<'_> {
             match found.bytes.unwrap_or(0) {
                 size if pooled(size) > MESSAGE_BYTES as u64 => {
                     let problem = format!(
-                        "a message has up to {size} bytes (allowed: {MESSAGE_BYTES} with its metadata, what dora carries)"
+                        "a message has up to {size} bytes (allowed: {MESSAGE_BYTES} with its metadata, what dora carries; \
+                         a smaller `shape` of a grid or a smaller `window` helps)"
                     );
                     self.findings.error(self.file, &at, problem);
                 }
@@ -191,13 +192,16 @@ impl Checker<'_> {
                 && lossless.consumers != readers
             {
                 let problem = format!(
-                    "consumers: {}, and {readers} inputs read it: the sender waits for as many",
+                    "consumers: {}, and {readers} inputs read it: the sender waits for as many as `consumers` says \
+                     (allowed: {readers})",
                     lossless.consumers
                 );
                 self.findings.error(&own.config, &at, problem);
             }
             if readers > MAX_CONSUMERS {
-                let problem = format!("{readers} inputs read it (allowed: {MAX_CONSUMERS} that hold what they use)");
+                let problem = format!(
+                    "{readers} inputs read it (allowed: {MAX_CONSUMERS} that hold what they use; others must read copies)"
+                );
                 self.findings.warn(&own.config, &at, problem);
             }
             if residence.ring.slots < readers + 2 {

@@ -87,7 +87,10 @@ impl Checker<'_> {
                 );
             }
             if records().any(|(_, written)| tidy(&self.folder.join(&written.path)) == folder) {
-                let problem = format!("`{}` is recorded to by the same dataflow", path.display());
+                let problem = format!(
+                    "`{}` is recorded to by the same dataflow (allowed: another folder)",
+                    path.display()
+                );
                 self.findings.error(&replay.config, "replay.path", problem);
             }
         }

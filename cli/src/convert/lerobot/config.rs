@@ -13,7 +13,7 @@ pub struct LerobotConfig {
     /// Type of the robot, as text in the dataset's metadata.
     #[serde(default)]
     pub robot_type: Option<String>,
-    /// Frames a second. `None` means the rate of the observations, which is measured if samples are the targets.
+    /// Frames a second. `None` means the rate of the observations, which is measured if the samples of a stream are the targets.
     #[serde(default)]
     pub fps: Option<u32>,
     /// Text of the task, for frames to which `tasks` gives none.
@@ -25,8 +25,8 @@ pub struct LerobotConfig {
     /// Name of a stream of which each message begins an episode.
     #[serde(default)]
     pub episodes: Option<String>,
-    /// Longest time between two frames of an episode, ms. `None` means one and a half periods of the time grid, or 1000 if samples
-    /// are the targets.
+    /// Longest time between two frames of an episode, ms. `None` means one and a half periods of the time grid. If the samples of a
+    /// stream are the targets, `None` means 1000.
     #[serde(default)]
     pub episode_gap_ms: Option<f64>,
     /// Treatment of a frame with a value that is not valid.
@@ -53,8 +53,8 @@ pub enum OnInvalid {
     Refuse,
     /// Repeats the last valid value of the episode; without such a value the frame is left out.
     Hold,
-    /// Writes the value as it is: of an observation its `fill_value`, of a stream that is taken directly its invalid sample. If
-    /// there is no sample, it writes zeros.
+    /// Writes the value as it is: the `fill_value` of an observation, or the invalid sample of a stream that is taken directly.
+    /// Writes zeros if the stream has no sample for the frame.
     Fill,
 }
 
@@ -69,10 +69,10 @@ pub struct FeatureConfig {
     /// Name of a stream, of which each frame takes one sample without interpolation.
     #[serde(default)]
     pub stream: Option<String>,
-    /// Name of a stream of images, of which each frame takes one.
+    /// Name of a stream of images, of which each frame of the dataset takes one.
     #[serde(default)]
     pub images: Option<String>,
-    /// Name of a stream, of which each frame takes the newest samples without interpolation.
+    /// Name of a stream, of which each frame of the dataset takes the newest samples without interpolation.
     #[serde(default)]
     pub window: Option<String>,
     /// Number of samples that a frame takes of a `window`, 1 to 1,000,000.
@@ -189,7 +189,11 @@ impl FeatureConfig {
             ("latency_ms", self.latency_ms.is_some() && of_modalities),
         ];
         if let Some((key, _)) = misplaced.into_iter().find(|(_, is_misplaced)| *is_misplaced) {
-            bail!("lerobot: features: `{name}`: `{key}` does not belong to what it comes from");
+            bail!(
+                "lerobot: features: `{name}`: `{key}` does not belong to what it comes from (allowed: `samples` with `window`; `take` with \
+                 `stream`, `images`; `dtype` with `stream`; `pose_of`, `joints_of` with `stream`, `window`, without `dtype`; `max_age_ms`, \
+                 `latency_ms` with any of these)"
+            );
         }
         if self.modalities.as_ref().is_some_and(Vec::is_empty) {
             bail!("lerobot: features: `{name}`: modalities: none (allowed: one or more)");

@@ -23,7 +23,7 @@ use robocache::app::Config;
 use std::path::Path;
 
 /// Lists the streams that a dataset takes directly, not from observations, each with its latency, ns. If a feature has no
-/// `latency_ms`, the stream's latency in `known` counts, or 0.
+/// `latency_ms`, its stream gets the latency that `known` lists for the stream, else 0.
 pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(String, i64)>> {
     let config = Config::read(file)?.read_section::<LerobotConfig>("lerobot")?;
     let mut latencies = Vec::new();

@@ -19,8 +19,8 @@ pub enum Plan {
     Stream(usize),
 }
 
-/// Returns the number of frames a second, and the period of the time grid, ns. If samples are the targets, the period is `None`,
-/// and so is the rate unless `fps` is configured.
+/// Returns the number of frames a second, and the period of the time grid, ns. If the samples of a stream are the targets, the
+/// period is `None`, and so is the number of frames unless `fps` is configured.
 pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<u32>, Option<i64>)> {
     let every = fuse.emit_every as f64;
     let (own, period_ns) = match &fuse.trigger {

@@ -15,7 +15,7 @@ use std::path::Path;
 /// Operations that run to make frames, in their order.
 const ORDER: [&str; 4] = ["clock", "kinematics", "voxelize", "fuse"];
 
-/// Longest time between two frames of an episode, if samples are the targets and `episode_gap_ms` is absent.
+/// Longest time between two frames of an episode, if the samples of a stream are the targets and `episode_gap_ms` is absent.
 const GAP_OF_SAMPLES_MS: f64 = 1000.0;
 
 pub struct Settings {
@@ -27,7 +27,7 @@ pub struct Settings {
     pub fps: Option<u32>,
     /// Longest time between two frames of an episode, ns. After a longer pause a new episode begins.
     pub gap_ns: i64,
-    /// The period of the time grid, ns; `None` if samples are the targets.
+    /// The period of the time grid, ns; `None` if the samples of a stream are the targets.
     pub grid_ns: Option<i64>,
     pub graph: Graph,
     pub plan: Vec<Plan>,
@@ -73,7 +73,9 @@ impl Settings {
         })?;
         let mut found = operations.iter().filter(|operation| operation.plugin == "fuse");
         let (Some(operation), None) = (found.next(), found.next()) else {
-            bail!("fuse: a dataset has the frames of one `fuse` (allowed: exactly one)");
+            bail!(
+                "fuse: there is none, or more than one (allowed: exactly one, which makes the frames of the dataset)"
+            );
         };
         let Section::Observe(fuse) = operation.section.clone() else {
             bail!("fuse: it is not a section of observations");

@@ -37,7 +37,7 @@ pub struct Sink {
     /// Frames a second; `None` until the rate is given or measured.
     fps: Option<u32>,
     gap_ns: i64,
-    /// The period of the time grid, ns; `None` if samples are the targets.
+    /// The period of the time grid, ns; `None` if the samples of a stream are the targets.
     grid_ns: Option<i64>,
     graph: Graph,
     inputs: Vec<String>,

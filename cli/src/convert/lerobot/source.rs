@@ -1,5 +1,5 @@
-//! Source of the messages of a dataset: each feature becomes a stream. A value that was not valid, or that an earlier frame has
-//! taken of the same sample, becomes no message.
+//! Source of the messages of a dataset: each feature becomes a stream. A value that was not valid becomes no message. A sample that
+//! several frames have becomes one message.
 
 use super::config::Take;
 use super::origin::{AGE_NS, CAPTURE_NS, EPOCH, Origins, TARGET_NS, VALID, times_of};
@@ -60,7 +60,8 @@ pub struct Source {
 enum Clock {
     /// `frame_index / fps`. The text is the reason why the dataset's own times can't be used, if there are any.
     Index(Option<String>),
-    /// The column `timestamp`; its largest difference from `frame_index / fps`, s, and the frame and the episode where it is.
+    /// The column `timestamp`; its largest difference from `frame_index / fps`, s, and the frame and the episode with this
+    /// difference.
     Column(f64, i64, i64),
 }
 
@@ -148,11 +149,13 @@ struct Output {
     /// Range of the stream's elements in the feature, `from..to`.
     from: usize,
     to: usize,
-    /// Index of the stream in `robocache.valid` and `robocache.capture_ns`; `None` if only frames have times.
+    /// Index of the stream in `robocache.valid` and `robocache.capture_ns`; `None` if the dataset has no capture times or no record
+    /// of the stream: messages then get the times of frames.
     part: Option<usize>,
     /// True if messages have the capture times of samples, not the times of frames.
     as_it_came: bool,
-    /// Rule by which frames took a sample, for a stream that the dataset took directly, not from observations.
+    /// Rule by which frames took a sample of a stream, if the dataset took the stream directly, not from observations; `None`
+    /// otherwise, and for windows.
     take: Option<Take>,
     /// Index of the feature with the times of a window's samples; `None` if the stream was not a window.
     times: Option<usize>,
@@ -430,7 +433,8 @@ fn outputs(features: &[Feature], origins: &Origins, capture: Option<usize>) -> e
             });
             if !is_there || !is_window {
                 bail!(
-                    "meta/robocache.json: feature `{}` has no part `{}` as it says",
+                    "meta/robocache.json: feature `{}` has no part `{}` as it says (it fits another dataset; without this file \
+                     each feature becomes one stream)",
                     feature.name,
                     part.stream
                 );

@@ -1,5 +1,5 @@
-//! Reader of a table, row by row. A guess, such as the unit of times, is listed by `left_out`. A row that can't be read is an
-//! error, and the next call goes on with the row behind it.
+//! Reader of a table, row by row. A guess, such as the unit of times, is listed by `Reader::left_out`. A row that can't be read is
+//! an error, and the next call of `Reader::next_into` goes on with the row behind it.
 
 use super::cells::{is_missing, number, separator};
 use super::rows::{Place, RowError, Rows};
@@ -25,8 +25,8 @@ pub struct Options {
     pub by_prefix: bool,
 }
 
-/// Reader of a CSV table. Each row becomes a message of float64 values in each stream, with the names of the stream's columns as
-/// `fields`.
+/// Reader of a CSV table. Each row becomes a message of float64 values in each stream. The metadata key `fields` of the message has
+/// the names of the stream's columns.
 ///
 /// The first line has the names of the columns. Empty lines and lines that begin with `#` are not rows. If numbers directly follow
 /// lines with `#`, the last of these lines has the names. Missing values are NaN. Times are read digit by digit, so that none is
@@ -99,7 +99,9 @@ impl Reader {
         let at = at.ok_or_else(|| {
             let (names, wanted) = (names.join(", "), options.time.as_deref());
             let wanted = wanted.unwrap_or("timestamp, time, stamp, t, ...");
-            refused(format!("no column of times among {names} (looked for: {wanted})"))
+            refused(format!(
+                "no column of times among {names} (looked for: {wanted}; another one as by `--time NAME`)"
+            ))
         })?;
         let (first, times) = first_cells(&mut rows, names.len(), at).map_err(io)?;
         rows.go_to(begin).map_err(io)?;
@@ -313,7 +315,8 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
     }
 }
 
-/// Makes the error for names that are not UTF-8: with replacement characters, two different names could become the same.
+/// Makes the error for column names that are not UTF-8. They are refused because two different names could become the same with
+/// replacement characters.
 fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
     let lost = |name: &&String| name.contains(char::REPLACEMENT_CHARACTER);
     let name = names.iter().find(lost).map_or("", String::as_str);
@@ -333,8 +336,8 @@ fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     Ok(rows.cells().map(|cell| cell.into_owned()).collect())
 }
 
-/// Reads up to `ROWS_AHEAD` rows. Returns the first cell of each column, and all cells of the column with index `time`, without
-/// missing values.
+/// Reads up to `ROWS_AHEAD` rows. Returns the first cell of each column that is not a missing value; `None` if all are missing.
+/// Also returns all such cells of the column with index `time`.
 fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Option<String>>, Vec<String>)> {
     let (mut first, mut times) = (vec![None; width], Vec::new());
     for _ in 0..ROWS_AHEAD {
@@ -358,8 +361,8 @@ fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Op
     Ok((first, times))
 }
 
-/// Chooses the unit of the times in the column `name`; `None` for ISO 8601. The unit is `unit`, else that in the name, else a guess
-/// by the first time. Also returns words for the user that say how the unit was chosen.
+/// Chooses the unit of the times in the column `name`; `None` for ISO 8601. The unit is `unit`, else the unit that the name states,
+/// else a guess by the first time. Also returns words for the user that say how the unit was chosen.
 fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Option<TimeUnit>, String), String> {
     let first = times.first().map_or("", String::as_str);
     if time::iso(first).is_some() {
@@ -383,8 +386,8 @@ fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Opti
     }
 }
 
-/// Groups the columns with the indices `values` into streams: if `by_prefix`, one for each prefix of their names. Columns without a
-/// prefix, or all columns if not `by_prefix`, make the stream `stem`.
+/// Groups the columns with the indices `values` into streams. If `by_prefix`, the columns whose names are alike up to the last `.`
+/// or `/` make a stream. Columns without such a prefix, or all columns if not `by_prefix`, make the stream `stem`.
 fn streams(stem: &str, names: &[String], values: &[usize], by_prefix: bool) -> Vec<StreamColumns> {
     let mut streams: Vec<StreamColumns> = Vec::new();
     for &column in values {

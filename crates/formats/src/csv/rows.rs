@@ -1,5 +1,5 @@
-//! The rows of a file, with the lines at which they begin. A row never grows beyond a bounded size, and an unclosed quote costs one
-//! row, not the rest of the file (up to [`MAX_REWINDS`] times).
+//! The rows of a file, with the lines at which they begin. A row never grows beyond a bounded size. A quote that is not closed
+//! costs one row, not the rest of the file, for the first [`MAX_REWINDS`] rows that are refused.
 
 use super::cells::trim;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
@@ -96,7 +96,8 @@ impl Rows {
         self.cells
     }
 
-    /// Returns a cell of the row that was read last, without the spaces around it; an empty text behind the last cell.
+    /// Returns the cell with index `at` of the row that was read last, without the spaces around it. Returns an empty text if the
+    /// row ends before this cell.
     pub(super) fn cell(&self, at: usize) -> Cow<'_, str> {
         if at >= self.cells {
             return "".into();
@@ -142,9 +143,9 @@ impl Rows {
         }
     }
 
-    /// Reads the next row. Returns false at the end of the file. `width` is the number of cells in the line of names; `None` if not
-    /// known. A row over several lines with fewer cells is refused, as it has a quote that is not closed. The next call begins at
-    /// the row's second line.
+    /// Reads the next row. Returns false at the end of the file. `width` is the number of cells in the line of column names; `None`
+    /// if not known. A row over several lines with fewer than `width` cells is refused, as it has a quote that is not closed. The
+    /// next call then begins at the second line of the refused row.
     pub(super) fn next(&mut self, width: Option<usize>) -> Result<bool, RowError> {
         loop {
             self.skip_empty()?;
@@ -166,7 +167,7 @@ impl Rows {
                             )
                         }
                         _ if (self.is_broken() || self.peek()?.is_none()) && !self.is_well_quoted()? => {
-                            "a quote is not closed".to_owned()
+                            "a quote is not closed (needed: `\"` at the end of the cell)".to_owned()
                         }
                         // A line of spaces.
                         _ if self.cells == 1 && self.cell(0).is_empty() => continue,
@@ -236,7 +237,7 @@ impl Rows {
         Ok(cell != Cell::Quoted)
     }
 
-    /// Reads a row into `text` and `ends`. Returns false if the row is too long.
+    /// Reads a row into the buffers `text` and `ends`. Returns false if the row has too many bytes or cells.
     fn read(&mut self) -> io::Result<bool> {
         self.core.reset();
         let (mut length, mut cells) = (0, 0);
@@ -264,7 +265,7 @@ impl Rows {
         }
     }
 
-    /// Goes past empty lines, to the next other byte.
+    /// Skips empty lines: goes to the next byte that is not a line break.
     pub(super) fn skip_empty(&mut self) -> io::Result<()> {
         while let Some(b'\n' | b'\r') = self.file.fill_buf()?.first() {
             self.consume(1);

@@ -72,9 +72,9 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
-/// Returns the reason to doubt a unit that was guessed from the size of times; `None` if there is none. In a wrong unit, the times
-/// would be of an unlikely year, or too far apart. Times that count from a start may have the size of times since 1970 in another
-/// unit.
+/// Returns the reason to doubt `unit`, which was guessed from the size of `times`; `None` if there is none. A reason is that the
+/// times in this unit are of an unlikely year, or too far apart. Times that do not count from 1970 may have the size of times since
+/// 1970 in another unit.
 pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     const YEAR_S: i64 = 31_556_952;
     let mut times: Vec<i64> = times.iter().filter_map(|time| parse(time, unit)).collect();

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 /// Writer of streams as tables into a new folder, `<stream>.csv` each.
 ///
 /// A row of a table is a sample, or a row of a StructArray. The first column is `timestamp_ns`, the second one `arrival_ns` if the
-/// stream's first message has it. The other columns have the names of `fields`, else of the message's columns, else `0`, `1` and so
-/// on. A row that `valid` masks has empty cells. Floats have the digits that give the same bits back.
+/// stream's first message has it. The other columns have the names in the metadata key `fields`, else the names of the message's
+/// columns, else `0`, `1` and so on. A row that the mask `valid` marks as 0 has empty cells. Floats have the digits that give the
+/// same bits back.
 pub struct Writer {
     /// Path of the folder for the tables, or of the only table if `is_file`.
     path: PathBuf,
@@ -186,7 +187,10 @@ impl Table {
 /// Returns the file name of a stream's table; an error if the stream's name can't be that of a file.
 fn file_name(stream: &str) -> Result<String, Error> {
     match stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
-        true => Err(Error::message(stream, "its name can't be that of a file")),
+        true => Err(Error::message(
+            stream,
+            "its name can't be that of a file (allowed: a name without `/` and `\\` that does not start with `.`)",
+        )),
         false => Ok(format!("{stream}.csv")),
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Creates a Parquet file, and its folder. `about` is a key and a text to be added to the file's metadata, for a library that
-    /// looks for the key.
+    /// looks for the key. If `None`, nothing is added.
     pub(super) fn create(path: PathBuf, schema: &SchemaRef, about: Option<(&str, String)>) -> Result<Self, Error> {
         let file = create_file(&path)?;
         let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
@@ -80,6 +80,6 @@ pub(super) fn create_file(path: &Path) -> Result<File, Error> {
 pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Box<dyn std::error::Error>>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| error.to_string()),
-        Err(_) => Err("it is damaged: the decoder gave up".to_owned()),
+        Err(_) => Err("it is damaged: the decoder gave up (needed: a whole Parquet file; copy it again)".to_owned()),
     }
 }

@@ -177,7 +177,7 @@ fn tasks_of_table(file: File) -> Result<Vec<(i64, String)>, String> {
         for (index, text) in indices.iter().zip(texts) {
             match index.zip(text) {
                 Some((index, text)) => tasks.push((index, text.to_owned())),
-                None => return Err("a task is null".to_owned()),
+                None => return Err("a task is null (allowed: text)".to_owned()),
             }
         }
     }

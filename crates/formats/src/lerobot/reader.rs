@@ -133,7 +133,9 @@ impl Reader {
             return Ok(None);
         }
         let path = self.folder.join("data");
-        let problem = format!("{found} frames could be read, and meta/info.json has {expected} `total_frames`");
+        let problem = format!(
+            "{found} frames could be read, and meta/info.json has {expected} `total_frames` (needed: all data files, whole)"
+        );
         Err(Error::file(&path, problem))
     }
 }
@@ -167,8 +169,8 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, E
     opened.flatten().map_err(|problem| Error::file(path, problem))
 }
 
-/// Checks that frames follow one another, episode by episode, and that the index of each task is below `tasks`. `last` is the
-/// episode and index of the previous frame.
+/// Checks that frames follow one another, episode by episode, and that the index of each task is below `tasks`. The previous frame
+/// has the episode and the index `last`; `None` before the first frame.
 fn check_order(last: &mut Option<(i64, i64)>, frames: &Frames, tasks: usize) -> Result<(), String> {
     for frame in 0..frames.len() {
         let (episode, index, task) = (frames.episodes[frame], frames.indices[frame], frames.tasks[frame]);

@@ -227,7 +227,8 @@ fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
 }
 
 impl Running {
-    /// Merges the statistics of an episode. The sample is left as it is: `add_numbers` has added the episode's frames to it.
+    /// Merges the statistics of an episode. The sample for the quantiles is left as it is: `add_numbers` has already added the
+    /// episode's frames to it.
     fn merge(&mut self, episode: &Self) {
         match (self, episode) {
             (Self::Numbers(_, elements, _), Self::Numbers(_, others, _)) => merge(elements, others),

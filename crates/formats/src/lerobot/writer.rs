@@ -118,10 +118,10 @@ impl Writer {
             return refused(format!("a frame has {came} bytes (allowed: {allowed})"));
         }
         if *kind == Kind::Bool && bytes.iter().any(|&byte| byte > 1) {
-            return refused("a bool is neither 0 nor 1".to_owned());
+            return refused("a bool is neither 0 nor 1 (allowed: 0, 1)".to_owned());
         }
         if std::mem::replace(&mut self.is_set[feature], true) {
-            return refused("it is set twice in a frame".to_owned());
+            return refused("it is set twice in a frame (allowed: once)".to_owned());
         }
         column.push(bytes);
         Ok(())
@@ -135,7 +135,10 @@ impl Writer {
         if let Some(missing) = self.is_set.iter().position(|is_set| !is_set) {
             self.drop_frame();
             let name = &self.columns[missing].feature.name;
-            return Err(Error::feature(name, "a frame has no value of it"));
+            return Err(Error::feature(
+                name,
+                "a frame has no value of it (needed: one in every frame)",
+            ));
         }
         self.is_set.fill(false);
         let task_index = self.task(task);
@@ -292,11 +295,14 @@ impl Dataset {
             feature.check_written()?;
             if is_bookkeeping(&feature.name) {
                 let own = bookkeeping().map(|feature| feature.name).join(", ");
-                let problem = format!("a dataset fills it itself (as {own})");
+                let problem = format!("a dataset fills it itself (as {own}): give it another name");
                 return Err(Error::feature(&feature.name, problem));
             }
             if self.features[..i].iter().any(|other| other.name == feature.name) {
-                return Err(Error::feature(&feature.name, "there are two of this name"));
+                return Err(Error::feature(
+                    &feature.name,
+                    "there are two of this name (allowed: one)",
+                ));
             }
         }
         Ok(())

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 /// Largest number of bytes at the end of a message that count as padding.
 const MOST_PADDING: usize = 7;
 
-/// Decodes a message in CDR, and appends its values as a row to `columns`. If `is_exact`, more bytes behind the last field than
-/// padding are refused.
+/// Decodes a message in CDR, and appends its values as a row to `columns`. If `is_exact`, refuses a message with more than
+/// `MOST_PADDING` bytes behind its last field.
 pub(super) fn read(of: &Type, data: &[u8], is_exact: bool, columns: &mut [Column]) -> Result<(), String> {
     let mut cdr = Cdr::new(data)?;
     cdr.read_struct(of, columns)?;
@@ -37,7 +37,10 @@ struct Cdr<'a> {
 impl<'a> Cdr<'a> {
     fn new(message: &'a [u8]) -> Result<Self, String> {
         let Some(([kind @ .., _, _], data)) = message.split_first_chunk::<4>() else {
-            return Err(format!("{} bytes, less than the header of CDR", message.len()));
+            return Err(format!(
+                "{} bytes, less than the header of CDR (needed: 4)",
+                message.len()
+            ));
         };
         let &[0, version @ (0 | 1 | 6 | 7)] = kind else {
             let allowed = "allowed: 0000, 0001, 0006, 0007, which are plain CDR";
@@ -55,7 +58,12 @@ impl<'a> Cdr<'a> {
         let from = self.at.next_multiple_of(size.min(self.alignment));
         let taken = from.checked_add(bytes).and_then(|end| self.data.get(from..end));
         self.at = from.saturating_add(bytes);
-        taken.ok_or_else(|| format!("{bytes} bytes at byte {from} of {}", self.data.len()))
+        taken.ok_or_else(|| {
+            format!(
+                "it needs {bytes} bytes from byte {from} on, and ends at byte {}: cut off, or of another type",
+                self.data.len()
+            )
+        })
     }
 
     fn length(&mut self) -> Result<usize, String> {
@@ -78,7 +86,7 @@ impl<'a> Cdr<'a> {
         let count = self.length()?;
         let there = self.data.len() - self.at;
         if count > there {
-            return Err(format!("a sequence of {count} in {there} bytes"));
+            return Err(format!("a sequence of {count} elements, and only {there} bytes follow"));
         }
         Ok(count)
     }

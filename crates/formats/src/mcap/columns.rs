@@ -1,5 +1,5 @@
 //! Buffers for the values of decoded fields, which become Arrow arrays. Missing values are filled in up to a bounded number, so
-//! that few bytes never take much memory.
+//! that a message of few bytes never takes much memory.
 
 use super::types::{Count, Kind, Type};
 use arrow_array::{
@@ -26,8 +26,8 @@ pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Resu
     StructArray::try_new_with_length(fields.clone(), columns, None, rows).map_err(|error| error.to_string())
 }
 
-/// Largest number of values that are filled in for missing values of a message. In some encodings an element of two bytes is a
-/// struct of thousands of values.
+/// Largest number of values that are filled in for missing values of a message. In some encodings, a list element of two bytes
+/// stands for a struct of thousands of missing values.
 const MOST_FILLED: usize = 1 << 22;
 
 /// Number of values that were filled in for missing values of a message so far.
@@ -145,7 +145,7 @@ impl Column {
         Ok(())
     }
 
-    /// Ends a row of a column of lists: the elements that were added since the last end are its list.
+    /// Ends a row of a column of lists: the elements that were added since the end of the row before are its list.
     pub(super) fn end_list(&mut self) -> Result<(), String> {
         if let Self::Lists(offsets, items) = self {
             offsets.push(end(items.len(), "more than 2^31 - 1 elements")?);

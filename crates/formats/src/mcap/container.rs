@@ -21,7 +21,7 @@ const MAX_RATIO: u64 = 1000;
 /// Number of bytes that an unpacked file may have beyond `MAX_RATIO` times its compressed size.
 const SPARE_BYTES: u64 = 1 << 30;
 
-/// An open file of a bag, and an error if a part of the file can't be read.
+/// An open file of a bag, and the error if a part of the file can't be read; else `None`.
 pub(super) type Opened = (Box<dyn Container>, Option<Error>);
 
 /// Opens a file of a bag, and unpacks it if needed.
@@ -39,7 +39,8 @@ pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     }
 }
 
-/// Opens a file of a bag that is not compressed, or the unpacked copy of it, at `at`. Errors call the file `path`.
+/// Opens an uncompressed file of a bag, or the unpacked copy of a compressed file. `at` is the path of the opened file; errors call
+/// it `path`.
 #[cfg_attr(not(feature = "rosbag2"), expect(unused_variables))]
 fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     if begin(&mut file).map_err(|source| Error::io(path, source))? != SQLITE {
@@ -52,7 +53,7 @@ fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     }
     #[cfg(not(feature = "rosbag2"))]
     {
-        let problem = "a bag in SQLite, which robocache was built without (feature `rosbag2`)";
+        let problem = "a bag in SQLite, which robocache was built without (needed: a build with the feature `rosbag2`)";
         Err(Error::file(path, problem))
     }
 }
@@ -70,7 +71,7 @@ fn begin(file: &mut File) -> io::Result<Vec<u8>> {
 struct Unpacked(PathBuf);
 
 impl Unpacked {
-    /// Unpacks a file into a new copy. Returns an error beside the copy if only a part could be unpacked.
+    /// Unpacks a compressed file into a new copy. Also returns the error if only a part could be unpacked; else `None`.
     fn new(path: &Path, compressed: File) -> Result<(Self, Option<Error>), Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -60,8 +60,8 @@ fn text(data: &[u8], field: u64) -> Result<String, String> {
     Ok(String::from_utf8_lossy(bytes(data, field)?.unwrap_or_default()).into_owned())
 }
 
-/// Reads `FeatureSet.field_presence` from `data`, the descriptor of a file or a field. The descriptor's options have the field
-/// number `options`, and the features in the options `features`.
+/// Reads `FeatureSet.field_presence` from `data`, the descriptor of a file or a field. Returns `None` if it is absent. The
+/// descriptor's options have the field number `options`, and the features in these options have the field number `features`.
 fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, String> {
     let options = bytes(data, options)?.unwrap_or_default();
     number(bytes(options, features)?.unwrap_or_default(), 1)
@@ -70,7 +70,7 @@ fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, Str
 /// Value `IMPLICIT` of `FeatureSet.FieldPresence`.
 const IMPLICIT: u64 = 2;
 
-/// Rule of a file that says which fields tell an absent value from the value 0.
+/// Rule of a file of type definitions: which fields of its messages tell an absent value from the value 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Always,

@@ -59,7 +59,8 @@ impl Cdr {
         }
     }
 
-    /// Appends the `std_msgs/Header` of a message: its stamp and its frame. A stamp that does not fit becomes 0.
+    /// Appends the `std_msgs/Header` of a message: its stamp and its coordinate frame. A stamp whose seconds are beyond int32
+    /// becomes 0.
     pub(super) fn header(&mut self, message: &Message) {
         let stamp_ns = message.timestamp_ns();
         let nanosec = stamp_ns.rem_euclid(1_000_000_000) as u32;

@@ -62,8 +62,11 @@ pub(super) fn of(path: &Path) -> Result<Bag, Error> {
     let text = fs::read_to_string(&metadata).map_err(|source| Error::io(&metadata, source))?;
     let Metadata {
         rosbag2_bagfile_information: bag,
-    } = robocache_yaml::from_str(&text)
-        .map_err(|error| refused(format!("{error} (allowed: the metadata of rosbag2)")))?;
+    } = robocache_yaml::from_str(&text).map_err(|error| {
+        refused(format!(
+            "{error} (allowed: the metadata of rosbag2; without this file, all bags of the folder are read)"
+        ))
+    })?;
     if !matches!(bag.storage_identifier.as_str(), "mcap" | "sqlite3") {
         let came = bag.storage_identifier;
         return Err(refused(format!("storage `{came}` (allowed: mcap, sqlite3)")));
@@ -73,7 +76,7 @@ pub(super) fn of(path: &Path) -> Result<Bag, Error> {
         return Err(refused(format!("`compression_format: {came}` (allowed: zstd)")));
     }
     if bag.relative_file_paths.is_empty() {
-        let problem = "no files in `relative_file_paths` (allowed: one or more)";
+        let problem = "no files in `relative_file_paths` (allowed: one or more; without this file, all bags of the folder are read)";
         return Err(refused(problem.to_owned()));
     }
     // Some versions write the folder's name before the file's, and some leave out the ending of compressed files.

@@ -59,7 +59,7 @@ impl Form {
     }
 }
 
-/// True if the message is a single column of floats, and each keeps its bits when it is converted to float64 and back.
+/// True if the message is a single column of floats, and each float keeps its bits when it is converted to float64 and back.
 fn is_kept(message: &Message) -> bool {
     match message.columns() {
         [only] if only.dtype == Dtype::Float64 => true,
@@ -153,7 +153,11 @@ impl About {
                 ("arrivals", Some(MetadataValue::Bool(has_arrivals))) => about.has_arrivals = has_arrivals,
                 ("columns", Some(MetadataValue::ListString(columns))) => names = columns.to_vec(),
                 ("types", Some(MetadataValue::ListString(of))) => types = of.to_vec(),
-                (name, _) => return Err(format!("`{name}` is not known")),
+                (name, _) => {
+                    return Err(format!(
+                        "`{name}` is not known (allowed: stream, form, arrivals, columns, types)"
+                    ));
+                }
             }
         }
         if names.len() != types.len() {
@@ -167,8 +171,8 @@ impl About {
     }
 }
 
-/// Parses entries of metadata from a JSON object: those in a channel, or the differences in a message. An empty text has no
-/// entries.
+/// Parses entries of metadata from a JSON object: all metadata of a stream's first message, or the differences of a later message.
+/// An empty text has no entries.
 pub(super) fn changes(text: &str) -> Result<Vec<Change>, String> {
     if text.is_empty() {
         Ok(Vec::new())

@@ -31,7 +31,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of image in a message whose fields have the names of an image's; `None` if they don't.
+    /// Returns the kind of the image in messages with these fields; `None` if the names of the fields are not those of an image.
     pub(super) fn of(fields: &Fields) -> Option<Self> {
         let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
         match (are(IMAGES), are(COMPRESSED)) {

@@ -38,7 +38,7 @@ pub(super) fn describe(fields: &str) -> String {
     text
 }
 
-/// Lists those types of the fields, one a line in `fields`, that robocache knows itself.
+/// Lists the types that `fields` uses and that robocache knows itself. `fields` has one field a line.
 fn parts(fields: &str) -> impl Iterator<Item = &'static str> {
     let of = fields.lines().filter_map(|line| line.split([' ', '[']).next());
     of.filter_map(|of| ALL.get_key_value(of).map(|(name, _)| *name))

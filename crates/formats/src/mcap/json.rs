@@ -150,7 +150,8 @@ impl<'a> Types<'a> {
         })
     }
 
-    /// Derives the kind from a value of the first message. A missing value or a null counts as a number, which is the most likely.
+    /// Derives the kind of a field or list element from its value in the first message. A missing value (`None`) or a null counts
+    /// as a number, which is the most likely kind.
     fn found(&mut self, value: Option<&Value>) -> Result<(Kind, Count), String> {
         Ok(match value {
             None | Some(Value::Null | Value::Float(_)) => ONE_NUMBER,
@@ -206,7 +207,7 @@ fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
 /// A parsed message, whose keys are names of fields.
 pub(super) struct Message {
     value: Value,
-    /// The first name that two or more keys of one object have.
+    /// The first name that two or more keys of one object have; `None` if there is no such name.
     twice: Option<String>,
 }
 
@@ -241,7 +242,7 @@ pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut T
 #[derive(Default)]
 struct Reader {
     filled: Filled,
-    /// The first key of the message that its type does not have.
+    /// The first key of the message that its type does not have; `None` if the type has all keys.
     unknown: Option<String>,
     /// Number of whole numbers in the message that were rounded to float64.
     rounded: u64,
@@ -353,8 +354,8 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// Returns the bits of a number of the type `dtype`; `None` if the value does not fit. Texts are read, too: Protocol Buffers write
-/// int64, NaN and infinities as texts in JSON.
+/// Returns the bits of a value as a number of the type `dtype`; `None` if the value does not fit the type. Texts are read, too:
+/// Protocol Buffers write int64, NaN and infinities as texts in JSON.
 fn number(dtype: Dtype, value: &Value) -> Option<u64> {
     let whole = whole(value);
     match dtype {

@@ -1,5 +1,5 @@
 //! The messages of an MCAP file in the order of their log times. Bytes of held messages are bounded, so that a message that stands
-//! too late may still come out of order.
+//! too far behind later messages may still come out of order.
 
 use super::form;
 use super::record::{Container, MOST_BYTES, RawMessage, Record};
@@ -154,7 +154,7 @@ fn bytes(data: &[u8]) -> u64 {
     (size_of::<Held>() + data.len()) as u64
 }
 
-/// True if the record is a channel of a stream that robocache wrote, and log times are the stream's stamps.
+/// True if the record is a channel of a stream that robocache wrote, and the log times of its messages are their stamps.
 fn is_by_stamp(record: &Record<'_>) -> bool {
     let Record::Channel(channel) = record else { return false };
     let about = channel.metadata(form::ABOUT).map(form::About::from_text);

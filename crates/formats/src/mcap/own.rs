@@ -66,7 +66,9 @@ impl Own {
                 let values = values.filter(|values| values.dtype() == Dtype::Float64);
                 self.values(values.ok_or("no values of float64")?.as_slice(), message)
             }
-            other => Err(format!("form `{other}`, which is not known")),
+            other => Err(format!(
+                "form `{other}`, which is not known (allowed: cloud, joints, samples, exact)"
+            )),
         }
     }
 

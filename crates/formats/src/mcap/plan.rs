@@ -35,8 +35,8 @@ pub(super) struct PlannedStream {
     /// Suffix of the stream's name behind the topic's name, with its dot, such as `.pose`.
     pub suffix: String,
     pub take: Take,
-    /// Path of the list or struct from which the stream is made; `None` if the stream is made from the whole message. The stream
-    /// gets no message from one in which this list or struct is empty.
+    /// Path of the list or struct from which the stream is made; `None` if the stream is made from the whole message. A message in
+    /// which this list or struct is empty gives nothing to the stream.
     pub source: Option<String>,
     /// Number of messages that the stream has received so far.
     pub given: u64,
@@ -47,7 +47,7 @@ pub(super) struct PlannedStream {
 pub(super) enum Take {
     Select(Box<Selector>),
     Image(image::Kind),
-    /// Transforms between frames, with a stream for each pair of frames.
+    /// Transforms between coordinate frames, with a stream for each pair of frames.
     Transforms(Box<Transforms>),
 }
 
@@ -84,19 +84,19 @@ impl PlannedStream {
     }
 }
 
-/// Description of the transforms in a message: the selector of their values, their stamp, and their parent frame.
+/// Description of the transforms in a message: the selector of their values, their stamp, and their parent coordinate frame.
 pub(super) struct Transforms {
     pub selector: Selector,
     pub stamp: Option<Stamp>,
-    /// Path of the text that names the parent frame.
+    /// Path of the text that names the parent coordinate frame.
     pub parent: &'static str,
     /// True if the transforms are the elements of the message's only list; false if the message itself is a transform.
     pub is_list: bool,
 }
 
 impl Plan {
-    /// Makes the plan for a type. A configuration's `selection` decides alone which values are read. `unit` is the unit that the
-    /// user gives for stamps that are numbers.
+    /// Makes the plan for a type. If a configuration gives a `selection`, it decides alone which values are read. `unit` is the
+    /// user's unit for stamps that are numbers; `None` to guess the unit.
     pub(super) fn new(decoder: Decoder, selection: Option<&Selection>, unit: Option<TimeUnit>) -> Self {
         let fields = decoder.fields.clone();
         let mut plan = Self {
@@ -144,7 +144,7 @@ impl Plan {
         plan
     }
 
-    /// True if the messages hold transforms between frames, each with a stamp of its own.
+    /// True if the messages hold transforms between coordinate frames, each with a stamp of its own.
     pub(super) fn is_transforms(&self) -> bool {
         matches!(&self.parts[..], [part] if matches!(part.take, Take::Transforms(_)))
     }
@@ -182,8 +182,8 @@ impl Plan {
         });
     }
 
-    /// Adds a stream of all values, or, with `below`, of the values at and below this path. Adds nothing if there are no such
-    /// values.
+    /// Adds a stream of all values in `found`. If `below` is a path, the stream has only the values at and below this path. Adds
+    /// nothing if there are no such values.
     fn push_values(&mut self, found: &Found, suffix: &str, below: Option<&str>) {
         let paths = found.values.iter().map(|(path, _)| path);
         let paths = paths.filter(|path| below.is_none_or(|below| is_below(path, below)));
@@ -193,7 +193,8 @@ impl Plan {
         }
     }
 
-    /// Adds a stream for each list of numbers whose path `is_wanted`. The texts at the path `names` are the names of their values.
+    /// Adds a stream for each list of numbers for whose path `is_wanted` returns true. The texts at the path `names` name the
+    /// numbers of a list; `None` if the numbers have no names.
     fn push_lists(&mut self, found: &Found, names: Option<&str>, is_wanted: impl Fn(&str) -> bool) {
         for path in found.lists.iter().filter(|path| is_wanted(path)) {
             let take = Take::samples(Some(columns(vec![path.clone()], names)));
@@ -202,7 +203,8 @@ impl Plan {
     }
 }
 
-/// Makes the selection of these columns. `names` is the path of a list with the names of their values.
+/// Makes the configuration that takes these columns. `names` is the path of a list with the names of their values; `None` if the
+/// values have no names.
 fn columns(columns: Vec<String>, names: Option<&str>) -> FromConfig {
     FromConfig {
         columns,

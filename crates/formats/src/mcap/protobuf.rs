@@ -300,7 +300,11 @@ impl<'a> Wire<'a> {
                 return Ok(value);
             }
         }
-        Err(format!("no end of the number at byte {} of {}", self.at(), self.len))
+        Err(format!(
+            "the number at byte {} of {} does not end (allowed: up to 10 bytes)",
+            self.at(),
+            self.len
+        ))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
@@ -311,7 +315,13 @@ impl<'a> Wire<'a> {
 
     fn take(&mut self, bytes: u64) -> Result<&'a [u8], String> {
         let taken = usize::try_from(bytes).ok().and_then(|n| self.rest.split_at_checked(n));
-        let (taken, rest) = taken.ok_or_else(|| format!("{bytes} bytes at byte {} of {}", self.at(), self.len))?;
+        let (taken, rest) = taken.ok_or_else(|| {
+            format!(
+                "it needs {bytes} bytes from byte {} on, and ends at byte {}: cut off, or of another type",
+                self.at(),
+                self.len
+            )
+        })?;
         self.rest = rest;
         Ok(taken)
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 ///
 /// A topic becomes one stream or several: `docs/formats.md` says which, and which data are left out. Messages come in the order of
 /// the files, and within a file in the order of their log times. Memory holds one chunk of a file at a time, and the messages that
-/// stand too early in the file.
+/// must wait for messages with earlier log times.
 pub struct Reader {
     path: PathBuf,
     /// Number of messages that the folder's `metadata.yaml` states; `None` if it states none, or after a difference was reported.

@@ -176,13 +176,13 @@ impl<'a> Fields<'a> {
         Some(format!("attachment `{name}` ({kind}, {bytes} bytes)"))
     }
 
-    /// Returns the name of a record of metadata.
+    /// Returns the name of a record of metadata; `None` if the record ends too early.
     pub(super) fn metadata(mut self) -> Option<&'a str> {
         self.text()
     }
 
-    /// Parses the index of a chunk: its position, the log times of its earliest and latest message, and the channels of its
-    /// messages.
+    /// Parses the index record of a chunk: the chunk's position, the log times of its earliest and latest message, and the ids of
+    /// its messages' channels. Returns `None` if the record ends too early.
     pub(super) fn chunk_index(mut self) -> Option<(u64, [u64; 2], Vec<u16>)> {
         let times = [self.u64()?, self.u64()?];
         let at = self.u64()?;

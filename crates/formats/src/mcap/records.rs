@@ -1,5 +1,5 @@
-//! Reader of an MCAP file's records in their order, with those in chunks. One chunk at most is in memory at a time, and reading
-//! ends at damage only if nothing behind the damage can be found. A part is a record of a schema, a channel or a message.
+//! Reader of an MCAP file's records in their order, with those in chunks. One chunk at most is in memory at a time. At damage,
+//! reading ends only if no record behind the damage can be found. A *part* is a record of a schema, a channel or a message.
 
 use super::record::{Fields, HEAD, MOST_BYTES, Record, Schema, head};
 use super::summary::{FOOTER, Summary};
@@ -11,7 +11,8 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Largest number of attachments and records of metadata whose names `left_out` lists. It counts the others.
+/// Largest number of attachments and records of metadata whose names `left_out` lists. Beyond this number, `left_out` only counts
+/// them.
 const MOST_BESIDE: usize = 20;
 /// Largest number of bytes that are read for the name of an attachment or of a record of metadata.
 const MOST_NAME: u64 = 4096;
@@ -54,7 +55,7 @@ pub(super) struct Records {
     chunk_read: usize,
     /// Position of the last chunk in the file, bytes.
     chunk_at: u64,
-    /// Earliest log time of each message of the chunk and all messages behind it in the chunk, ns, in the order of the messages.
+    /// Earliest log time, ns, among a message and all messages behind it in the chunk, for each message of the chunk in order.
     earliest: Vec<u64>,
     /// Number of messages of the chunk that were read.
     chunk_messages: usize,
@@ -139,7 +140,7 @@ impl Records {
         part
     }
 
-    /// Parses a record that [`next_part`](Self::next_part) found last.
+    /// Parses the record that [`next_part`](Self::next_part) found last.
     ///
     /// # Errors
     /// If the record is shorter than its fields, or is a schema with the id 0.
@@ -193,7 +194,7 @@ impl Records {
         (!all.is_empty()).then(|| format!("{}: left out: {}", self.path.display(), all.join(", ")))
     }
 
-    /// Computes `earliest` from the log times of the messages in the unpacked chunk.
+    /// Computes the field `earliest` from the log times of the messages in the chunk, which was just unpacked.
     fn compute_earliest(&mut self) {
         self.earliest.clear();
         self.chunk_messages = 0;
@@ -281,7 +282,7 @@ impl Records {
         let (at, rest) = (self.at, self.length - self.at);
         if rest == 0 {
             self.place = Source::End;
-            let problem = "the file ends without a footer: its writer did not finish it";
+            let problem = "the file ends without a footer: its writer did not finish it; what came before is read";
             return Err(self.damaged(at, problem));
         }
         let mut head_bytes = [0; HEAD];
@@ -466,7 +467,10 @@ impl Records {
             Ok(()) => Ok(()),
             Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
                 self.place = Source::End;
-                Err(self.damaged(at, "the file has become shorter while it was read"))
+                Err(self.damaged(
+                    at,
+                    "the file has become shorter while it was read (allowed: a file that nobody writes)",
+                ))
             }
             Err(source) => Err(self.io(source)),
         }

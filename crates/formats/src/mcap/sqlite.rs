@@ -67,8 +67,8 @@ enum Step {
 }
 
 impl Database {
-    /// Opens the database file at `at`, which may be an unpacked copy: errors call it `path`. Returns an error beside the database
-    /// if a part of it can't be read.
+    /// Opens the database file at `at`, which may be an unpacked copy: errors call it `path`. Also returns the error if a part of
+    /// the database can't be read; else `None`.
     pub(super) fn open(path: &Path, at: &Path) -> Result<(Self, Option<Error>), Error> {
         let io = |source| Error::io(path, source);
         let refused = |error: SqlError| Error::file(path, words(&error));
@@ -102,7 +102,8 @@ impl Database {
         Ok((database, problem))
     }
 
-    /// Checks that the tables exist, and have only stored columns, not computed ones. Returns the problem; `None` if there is none.
+    /// Checks that the tables `topics` and `messages` exist, and have only stored columns, not computed ones. Returns the problem;
+    /// `None` if there is none.
     fn check(&self) -> rusqlite::Result<Option<String>> {
         for (table, columns) in [
             ("topics", "id, name, type, serialization_format"),
@@ -305,8 +306,8 @@ impl Database {
 /// Number of bytes of a database's header.
 const HEADER: u64 = 100;
 
-/// Opens a database for reading. `is_log` is true if the database's header says that it has a write-ahead log. Returns a problem
-/// beside the connection if the log or journal beside the file can't be applied.
+/// Opens a database for reading. `is_log` is true if the database's header says that it has a write-ahead log. Also returns the
+/// problem if the log or journal in the same folder can't be applied; else `None`.
 fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<String>)> {
     let beside = |suffix: &str| {
         let mut name = at.as_os_str().to_owned();

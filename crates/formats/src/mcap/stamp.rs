@@ -25,11 +25,11 @@ const SECOND: i128 = 1_000_000_000;
 /// Time of publication, ns, below which a stamp of 0 in the first message counts as a time. Otherwise 0 means that there is no
 /// stamp.
 const BEGIN_NS: u64 = 1_000_000_000;
-/// Advance of the times of publication, ns, from which on the advance of the stamps is compared with it.
+/// Time between the first and the last publication, ns, from which on the advance of the stamps is compared with it.
 const PACE_NS: i64 = 100_000_000;
 /// Factor from which on the unit is doubted: stamps advance this many times faster or slower than the times of publication.
 const PACE: u64 = 100;
-/// Largest distance to the next float32, ns, up to which a float32 counts as a stamp.
+/// Largest distance of a float32 to the next float32, ns, up to which the float32 counts as a stamp.
 const STEP_NS: f64 = 1e6;
 /// Distance between a stamp and its publication, ns, from which on the unit is doubted if the stamp is ten times nearer in another
 /// unit.
@@ -50,11 +50,11 @@ pub(super) struct Stamp {
     is_unit_given: bool,
     /// True if a configuration names the field of the stamp: no other time may stand for the stamp.
     is_configured: bool,
-    /// The reason why the field is not taken as the stamp, or why the given unit may be wrong.
+    /// The reason why the field is not taken as the stamp, or why the given unit may be wrong; `None` if there is no doubt.
     doubt: Option<String>,
     /// True if a stamp has been looked for in a message.
     has_begun: bool,
-    /// Stamp and time of publication, ns, of the first message with a stamp, and of the last.
+    /// Stamp and time of publication, ns, of the first message with a stamp, and of the last; `None` before the first.
     span: Option<[[i64; 2]; 2]>,
 }
 
@@ -109,7 +109,7 @@ impl Stamp {
         })
     }
 
-    /// Sets the unit of a stamp that is a number, if a unit is given.
+    /// Sets the unit of a stamp that is a number. If `unit` is `None`, the unit stays to be guessed.
     pub(super) fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
         if let (Form::Number, Some(unit)) = (&self.form, unit) {
             (self.form, self.is_unit_given) = (Form::Units(unit), true);
@@ -153,8 +153,8 @@ impl Stamp {
         })
     }
 
-    /// Reads the stamp of a message, ns. Returns `None` if the message has no stamp, the stamp is 0, or its unit is not known. The
-    /// unit of a number is the one in which the first stamp is nearest to its message's publication.
+    /// Reads the stamp of a message, ns. Returns `None` if the message has no stamp, the stamp is 0, or its unit is not known. If
+    /// no unit is given, a number has the unit in which the first stamp is nearest to its message's publication.
     ///
     /// # Errors
     /// If the nanoseconds are a second or more, or a number is in another unit than the numbers before. If a configuration names

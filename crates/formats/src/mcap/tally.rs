@@ -69,7 +69,7 @@ impl CountAndFirst {
 }
 
 impl Tally {
-    /// Counts a message without a stamp, or measures how far the message's stamp is from its publication.
+    /// Counts a message without a stamp (`None`). Of a message with a stamp, measures how far the stamp is from the publication.
     pub(super) fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
         match stamp_ns {
             None => self.unstamped += 1,

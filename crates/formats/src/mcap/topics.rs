@@ -81,8 +81,8 @@ pub(super) struct Topic {
     pub name: String,
     encoding: String,
     schema: Option<OwnedSchema>,
-    /// Two texts in the channel's metadata, if robocache wrote the channel: the channel's description, and the metadata of its
-    /// stream's first message.
+    /// Two texts in the channel's metadata: the channel's description, and the metadata of its stream's first message. `None` if
+    /// robocache did not write the channel.
     own: Option<[String; 2]>,
     pub content: Result<Content, String>,
     /// True if the channel has a schema, but the file lacks it.
@@ -104,7 +104,7 @@ pub(super) enum Content {
     Differences(String),
     /// Copies of another topic's data, for viewers: they are not read.
     View,
-    /// Messages whose type is decided by the first message.
+    /// Messages whose type the first message will decide, and the configured selection of their values; `None` if there is none.
     Undetermined(Option<Selection>),
 }
 
@@ -169,9 +169,9 @@ impl Topics {
         self.channels.insert(channel.id, at);
     }
 
-    /// Sets the index `form` of a topic. Channels of one topic whose schemas have different fields get different indices, unless a
-    /// configuration selects the values.
-    fn find_form(&mut self, at: usize) {
+    /// Numbers the forms of a topic: channels whose schemas have the same fields share a form. Sets `form` of the channel at index
+    /// `at`. If a configuration selects the values, all channels of the topic are of one form.
+    fn set_form(&mut self, at: usize) {
         let fields = |topic: &Topic| match &topic.content {
             Ok(Content::Foreign(plan)) => Some(plan.decoder.fields.clone()),
             _ => None,
@@ -220,7 +220,7 @@ impl Topics {
             topic.content = Ok(Content::Foreign(Plan::new(decoder, selection.as_ref(), self.unit)));
         }
         if topic.form.is_none() {
-            self.find_form(at);
+            self.set_form(at);
         }
         let topic = &mut self.all[at];
         let decoder = match &topic.content {

@@ -39,7 +39,7 @@ impl Grid {
     }
 }
 
-/// Writes the occupied cells of a voxel grid as a cloud of points to `data`; `None` if the message can't be drawn as one.
+/// Writes the occupied cells of a voxel grid as a cloud of points to `data`; `None` if the message can't be drawn as a cloud.
 pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     let grid = Grid::of(message)?;
     let names = form::channels.get(&message.header).unwrap_or_default();

@@ -16,7 +16,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Largest size of an encoded message, bytes. The rest of the message's chunk takes less than the difference.
+/// Largest size of an encoded message, bytes. The rest of the message's chunk takes less than the 4096 bytes that are left up to
+/// `MOST_BYTES`.
 const MOST_DATA: u64 = MOST_BYTES - 4096;
 
 /// Keys of metadata that have a field of their own in messages of the form `exact`, if they are not empty.
@@ -98,7 +99,8 @@ impl Writer {
             }
             (false, _) => stamp_ns.max(0),
         };
-        let log_time = u64::try_from(log_ns).map_err(|_| refused("an `arrival_ns` before 1970"))?;
+        let log_time =
+            u64::try_from(log_ns).map_err(|_| refused("an `arrival_ns` before 1970 (allowed: 0 ns or more)"))?;
         let published = stamp_ns.max(0) as u64;
 
         let form = Form::of(message);
@@ -131,8 +133,8 @@ impl Writer {
         self.chunks.finish().map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Writes how the metadata of a message differ from those of its stream's first message, if they do and the form has no place
-    /// for them.
+    /// Writes how the metadata of a message differ from those of its stream's first message. Writes nothing if they do not differ,
+    /// or if the form is `exact`, which holds all metadata.
     fn write_differences(
         &mut self,
         at: usize,
@@ -155,7 +157,7 @@ impl Writer {
         written.map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Returns the index of a stream. A new stream begins with `message`.
+    /// Returns the index of the stream `name`. A stream that is new is added, with `message` as its first message.
     fn stream(&mut self, name: &str, message: &Message) -> usize {
         if let Some(at) = self.streams.iter().position(|stream| stream.name == name) {
             return at;
@@ -175,8 +177,7 @@ impl Writer {
         self.streams.len() - 1
     }
 
-    /// Returns the number of the channel for messages of a form, and adds the channel if it is new. `at` is the index of the
-    /// stream.
+    /// Returns the id of the channel for messages of a form, and adds the channel if it is new. `at` is the index of the stream.
     fn channel(&mut self, at: usize, form: Form, message: &Message) -> Result<u16, String> {
         let stream = &self.streams[at];
         if let Some(channel) = stream.channels.iter().find(|channel| channel.form == form) {
@@ -214,8 +215,8 @@ impl Writer {
         Ok(number)
     }
 
-    /// Returns the number of the channel for data beside a stream's messages, and adds a new channel. Returns `None` if the channel
-    /// can't be added. `form` says what the data are: `metadata` or `view`.
+    /// Returns the id of the channel for data beside the messages of the stream with index `at`, and adds the channel if it is new.
+    /// Returns `None` if the channel can't be added. `form` says what the data are: `metadata` or `view`.
     fn beside(&mut self, at: usize, form: &'static str, suffix: &str, kind: &str) -> Option<u16> {
         let stream = &self.streams[at];
         if let Some((_, channel)) = stream.beside.iter().find(|(known, _)| *known == form) {
@@ -247,7 +248,8 @@ impl Writer {
 
     /// Encodes the differences between a message's metadata and the metadata of its stream's first message.
     ///
-    /// Returns the number of the channel for differences, and the bytes; `None` if there are no differences.
+    /// Returns the id of the channel for differences, and the bytes; `None` if there are no differences, or the channel can't be
+    /// added.
     fn differences(&mut self, at: usize, message: &Message) -> Option<(u16, Vec<u8>)> {
         let stream = &mut self.streams[at];
         metadata_of(message, &mut stream.scratch);
@@ -300,7 +302,7 @@ fn own_type(stream: &str, message: &Message, taken: &mut HashMap<String, String>
     (name, schema)
 }
 
-/// Copies the metadata of a message to `out`, but the stamp, and sorts the entries by their keys.
+/// Copies all metadata of a message except the stamp to `out`, and sorts the entries by their keys.
 fn metadata_of(message: &Message, out: &mut Metadata) {
     out.clear();
     for (name, value) in message.header.iter() {

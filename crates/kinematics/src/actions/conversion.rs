@@ -16,7 +16,7 @@ use robocache_geometry::RigidTransform;
 pub enum Kind {
     /// Absolute values, such as joints: [`ValueKind::Absolute`].
     Absolute,
-    /// Offsets of values from those of the reference: [`ValueKind::Relative`].
+    /// Offsets of values from the reference, the values before the first step: [`ValueKind::Relative`].
     Relative,
     /// Offsets of values from those of the step before: [`ValueKind::Delta`].
     Delta,
@@ -24,7 +24,7 @@ pub enum Kind {
     Velocity,
     /// Poses in the frame of the base: [`PoseKind::Absolute`].
     Pose,
-    /// Poses in the frame of the reference: [`PoseKind::Relative`].
+    /// Poses in the frame of the reference, the pose before the first step: [`PoseKind::Relative`].
     RelativePose,
     /// Motions from the pose of the step before: [`PoseKind::Delta`].
     DeltaPose,
@@ -69,10 +69,10 @@ pub struct ConversionConfig {
     pub to_rotation: RotationForm,
     /// Axes of the motions in actions of the kind `delta_pose`, both converted and returned.
     pub frame: DeltaFrame,
-    /// Time from one step to the next, ns. It is needed if a kind is `velocity`, and has to be `None` if not.
+    /// Time from one step to the next, ns. It is needed if `kind` or `to` is [`Kind::Velocity`], and has to be `None` otherwise.
     pub step_ns: Option<i64>,
     /// Largest distance between a pose and the pose of the joints found for it, metres, and radians as the chord 2 sin(angle / 2).
-    /// Joints within 1e-12 are sought first. Near a singularity, or for poses that were rounded, none may be as close.
+    /// Joints within 1e-12 are sought first. Such joints may not exist near a singularity, or if the pose was rounded.
     pub tolerance: f64,
 }
 
@@ -94,7 +94,8 @@ impl ConversionConfig {
 /// Numbers of values in the arrays of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths {
-    /// Number of values of the reference; `None` if the conversion needs no reference.
+    /// Number of values of the reference (the joints, values or pose before the first step); `None` if the conversion needs no
+    /// reference.
     pub reference: Option<usize>,
     /// Number of values in a step of the results.
     pub result: usize,
@@ -102,12 +103,13 @@ pub struct Widths {
 
 /// Converter of chunks of actions from one kind to another, in float64.
 ///
-/// With a [`Chain`], joints and poses are converted into each other; without a chain, values stay values and poses stay poses.
-/// Joints are found as by [`Solver::solve_next`], from the reference on. An arm with more joints than a pose needs may get other
-/// joints for the same poses. If no joints within the limits are within 1e-12 of the poses, joints may be up to 1e-6 past the
-/// limits, as float32 rounds.
+/// With a [`Chain`], joints and poses are converted into each other. Without a chain, values can only become values, and poses only
+/// poses. Joints are found as by [`Solver::solve_next`], which starts at the reference. An arm with more joints than a pose needs
+/// may get other joints for the same poses. If no joints within the limits are within 1e-12 of the poses, joints may be up to 1e-6
+/// past the limits, as float32 rounds.
 ///
-/// With a chain, the reference is a row of joints. Without a chain, the reference is a row of values, or a pose x y z qx qy qz qw.
+/// The reference is the state before the first step. With a chain, it is a row of joints. Without a chain, it is a row of values,
+/// or a pose x y z qx qy qz qw.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     from: Meaning,
@@ -144,16 +146,16 @@ struct Reference<'a> {
 /// Tolerance of the first search for joints, metres and radians. The configured tolerance is used only after this search has
 /// failed.
 const FINE: f64 = 1e-12;
-/// Number of starts that are tried for a pose that can't be reached from the step before.
+/// Number of starts that are tried for a pose if the search from the joints of the step before fails.
 const SEEDS: usize = 64;
-/// Largest number of steps from a start: near a singularity many are needed.
+/// Largest number of iterations of the solver from a start. Near a singularity it needs many.
 const MAX_ITERATIONS: u32 = 100;
 /// Largest change of a joint from one step of a chunk to the next, radians or metres.
 const MAX_JOINT_STEP: f64 = 0.5;
 
 impl Conversion {
-    /// Makes the converter for a configuration, which is checked first. `chain` is needed if one kind is values and the other
-    /// poses.
+    /// Makes the converter for a configuration, which is checked first. `chain` is needed if one of the two kinds is made of values
+    /// and the other of poses.
     ///
     /// # Errors
     /// Names the field, the value found and the values allowed.
@@ -241,8 +243,9 @@ impl Conversion {
     /// are undefined.
     ///
     /// # Errors
-    /// Names the step at which a number is not finite, a rotation can't be [read](RotationForm::read), a joint is too large, or a
-    /// pose can't be reached. Joints have to be within 0.5 rad or m of the step before; at the first step, of the reference.
+    /// Names the step at which a number is not finite, a rotation can't be [read](RotationForm::read), a joint's value is above
+    /// 8,192 in magnitude, or a pose can't be reached. Joints found for a pose have to be within 0.5 rad or m of the joints of the
+    /// step before, at the first step of the reference.
     ///
     /// # Panics
     /// If `reference` or `results` do not have their [widths](Self::widths).
@@ -320,7 +323,7 @@ impl Conversion {
         }
     }
 
-    /// Computes the pose of the tip for joints `q`; `None` if a joint is too large.
+    /// Computes the pose of the tip for joints `q`; `None` without a chain, or if a joint's value is above 8,192 in magnitude.
     fn pose(&self, q: &[f64]) -> Option<RigidTransform<f64>> {
         let [x, y, z, rotation @ ..] = self.model()?.pose(q)?;
         Some(RigidTransform::new(rotation, [x, y, z]))
@@ -357,7 +360,7 @@ impl Inverse {
         })
     }
 
-    /// Finds joints for poses, one after the other, from the joints of the reference on.
+    /// Finds joints for poses, one after the other. The search for the first pose starts at the joints `reference`.
     fn solve(&self, poses: &[RigidTransform<f64>], reference: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
         let [fine, wider, coarse] = &self.solvers;
         let mut follow = |solver| self.follow(solver, poses, reference, joints);
@@ -389,7 +392,7 @@ impl Inverse {
             if before.iter().zip(&*now).any(|(a, b)| (a - b).abs() > MAX_JOINT_STEP) {
                 let from = if step == 0 { "the reference" } else { "the step before" };
                 return refuse(format!(
-                    "no joints were found for the pose within {MAX_JOINT_STEP} rad or m of {from}"
+                    "no joints were found for the pose within {MAX_JOINT_STEP} rad or m of {from} (needed: a pose nearer to it)"
                 ));
             }
             self.put_at_limits(pose, now);
@@ -398,7 +401,7 @@ impl Inverse {
         Ok(())
     }
 
-    /// Moves joints that are past a limit to the limit, if their pose stays within the tolerance.
+    /// Moves joints that are past a limit to the limit, if the tip then stays within the tolerance of `pose`.
     fn put_at_limits(&self, pose: &RigidTransform<f64>, joints: &mut [f64]) {
         let limits = self.chain.joints().iter().map(|joint| joint.limits);
         let put: Vec<f64> = (joints.iter().zip(limits))
@@ -414,8 +417,8 @@ impl Inverse {
         }
     }
 
-    /// Names the joints that would be past their limits at `pose`, one step from the joints `before`. Returns the end of a
-    /// sentence; an empty text if wider limits would not help.
+    /// Names the joints that would have to pass their limits to reach `pose` in one step from the joints `before`. Returns the end
+    /// of an error's sentence; an empty text if wider limits would not help.
     fn past_limits(&self, pose: &RigidTransform<f64>, before: &[f64]) -> String {
         let mut track = self.unlimited.track_from(before).unwrap_or_default();
         let mut now = vec![0.0; before.len()];

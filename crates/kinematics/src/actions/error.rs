@@ -11,7 +11,8 @@ pub struct ConversionError {
 /// The reason why a chunk can't be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
-    /// The reference has numbers that are not allowed: the value found, and the values allowed.
+    /// The reference, the caller's values before the first step, has numbers that are not allowed. Holds the value found, and the
+    /// values allowed.
     #[error("the reference: {0}")]
     Reference(String),
     /// A step has numbers that are not allowed, or can't be reached.

@@ -7,9 +7,9 @@ use robocache_geometry::RigidTransform;
 pub enum PoseKind {
     /// The pose itself, in the frame of the base.
     Absolute,
-    /// The pose in the frame of the reference, as in UMI.
+    /// The pose in the frame of the reference, the pose before the first step, as in UMI.
     Relative,
-    /// Motion from the pose of the step before. The first step's motion is from the reference.
+    /// Motion from the pose of the step before. The first step's motion starts at the reference, the pose before the first step.
     Delta(DeltaFrame),
 }
 

@@ -13,16 +13,16 @@ pub enum RotationForm {
     Xyzw,
     /// A quaternion w x y z.
     Wxyz,
-    /// The first two rows of the matrix: pytorch3d, Diffusion Policy, UMI, GR00T.
+    /// The first two rows of the rotation matrix, as in pytorch3d, Diffusion Policy, UMI and GR00T.
     Rot6dRows,
-    /// The first two columns of the matrix: 3D Diffuser Actor, X-VLA.
+    /// The first two columns of the rotation matrix, as in 3D Diffuser Actor and X-VLA.
     Rot6dColumns,
     /// The rotation vector: axis times angle, radians.
     Rotvec,
 }
 
 /// Norms that each of the two vectors of a 6D rotation may have before it is normalized. A rotation vector may be as long as the
-/// largest.
+/// largest of these norms.
 const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 type Matrix = [[f64; 3]; 3];
@@ -66,9 +66,9 @@ impl RotationForm {
         }
     }
 
-    /// Reads a rotation in this form, and returns its matrix. Quaternions are normalized, and rows and columns are made orthonormal
-    /// (Gram-Schmidt). Returns `None` if a quaternion's norm is not 1, to within 1 %, or if rows and columns are too small, too
-    /// large or parallel.
+    /// Reads a rotation in this form, and returns its matrix. Quaternions are normalized, and the two rows or columns of a 6D
+    /// rotation are made orthonormal (Gram-Schmidt). Returns `None` if a quaternion's norm is not 1 to within 1 %, or a rotation
+    /// vector is longer than 1e18. Also `None` if rows or columns are too small, too large or parallel.
     ///
     /// # Panics
     /// If there are fewer numbers than the [width](Self::width).

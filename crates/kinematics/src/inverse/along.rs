@@ -1,5 +1,5 @@
-//! Inverse kinematics along a trajectory: the search for each target begins at the last answer. `solve_next`, called for one target
-//! after the other, gives the results of `solve_along`.
+//! Inverse kinematics along a trajectory: the search for each target begins at the last valid answer. `solve_next`, called for one
+//! target after the other, gives the results of `solve_along`.
 
 use super::config::Select;
 use super::solver::{Answer, Attempt, Solver};
@@ -12,7 +12,7 @@ use robocache_geometry::Real;
 pub struct Track<R> {
     /// Joints at which the search for the first target begins; `None` for the middle of the limits.
     start: Option<Row<R>>,
-    /// Joints of the last valid answer; `None` before the first.
+    /// Joints of the last valid answer; `None` before the first valid answer.
     last: Option<Row<R>>,
     branch: u32,
 }
@@ -52,16 +52,16 @@ impl<R: Real> Track<R> {
 }
 
 impl<R: Real> Solver<R> {
-    /// Finds joints for the targets of a trajectory. The search for a target begins at the answer to the target before, for the
-    /// first target at `seed`.
+    /// Finds joints for the targets of a trajectory. The search for the first target begins at `seed`, and the search for each
+    /// other target at the last valid answer.
     ///
-    /// All starts are tried as well if this search gives no answer, or moves a joint by more than `max_joint_step`. The answer that
-    /// is nearest to the last one is taken. Each element of `branches` is the number of jumps up to its target: answers with a
-    /// joint further than `max_joint_step` from the answer before.
+    /// All starts of the solver are tried as well if this search gives no valid answer, or moves a joint by more than
+    /// `max_joint_step`. The answer that is nearest to the last answer is then taken. Each element of `branches` is the number of
+    /// jumps up to its target: answers with a joint further than `max_joint_step` from the answer before.
     ///
-    /// For the first target, any answer from `seed` is taken if `select` is `first`. Without `seed`, the first target is solved as
-    /// by [`solve`](Self::solve). After a target without an answer, the last answer stays the start. With a posture, each answer is
-    /// pulled to rest before the next search, no further than `max_joint_step` from the last answer.
+    /// For the first target, any valid answer of the search from `seed` is taken if `select` is `first`. Without `seed`, the first
+    /// target is solved as by [`solve`](Self::solve). With a posture, each answer is pulled to rest before the next search, no
+    /// further than `max_joint_step` from the last answer.
     ///
     /// # Panics
     /// If `seed` does not have a value for each joint, `joints` not one for each joint of each target, or `answers` or `branches`
@@ -95,7 +95,8 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Returns the state of a trajectory that begins at `joints`, brought within the limits; `None` if a value is not finite.
+    /// Returns the state of a trajectory that begins at `joints`, brought within the limits; `None` if a value of `joints` is not
+    /// finite.
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.

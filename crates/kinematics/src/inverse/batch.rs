@@ -11,7 +11,7 @@ const TARGETS_AT_A_TIME: usize = 16;
 
 impl<R: Real> Solver<R> {
     /// Finds joints for each target as [`solve`](Self::solve) does, on all threads. `seeds` has a row of start values for each
-    /// target.
+    /// target. Without `seeds`, each search starts in the middle of the limits.
     ///
     /// # Panics
     /// If `seeds` or `joints` does not have a value for each joint of each target, or `answers` not one for each target.
@@ -34,10 +34,10 @@ impl<R: Real> Solver<R> {
     }
 
     /// Finds all answers to each target as [`solve_all`](Self::solve_all) does, on all threads. `seeds` has a row of start values
-    /// for each target.
+    /// for each target. Without `seeds`, the first start is the middle of the limits.
     ///
     /// `joints` and `answers` have room for as many answers to each target as there are [`starts`](Self::starts). The answers found
-    /// stand first. The joints behind these are NaN, and their answers are not valid.
+    /// stand first. In the places behind them the joints are NaN, and the answers are not valid.
     ///
     /// # Panics
     /// If `seeds` does not have a value for each joint of each target. If `joints` or `answers` does not have room for as many
@@ -85,11 +85,11 @@ impl<R: Real> Solver<R> {
     }
 
     /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads. `seeds`
-    /// has a row of start values for each trajectory.
+    /// has a row of start values for each trajectory. Without `seeds`, the first targets are solved as by [`solve`](Self::solve).
     ///
     /// # Panics
     /// If `length` is 0 or does not divide the number of targets. If `seeds` does not have a value for each joint of each
-    /// trajectory, or another buffer its values for each target.
+    /// trajectory, or `joints` for each joint of each target. If `answers` or `branches` does not have an element for each target.
     pub fn solve_trajectories(
         &self,
         targets: &[Pose<R>],

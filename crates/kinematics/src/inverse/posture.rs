@@ -39,7 +39,7 @@ impl<R: Real> Posture<R> {
         }
         if n <= rows {
             let problem = format!(
-                "{gain} with {n} joints and {rows} rows that `task` and `weights` judge (allowed: more joints than rows)"
+                "{gain} with {n} joints and {rows} rows that `task` and `weights` judge (allowed: more joints than rows, or no `posture`)"
             );
             return refuse("posture", problem);
         }
@@ -108,9 +108,9 @@ impl<R: Real> Posture<R> {
     }
 }
 
-/// Returns the largest pull of a joint, radians or metres: half of the tolerance's fourth root, and at most a quarter of
-/// `max_joint_step`. The tip moves by about the square of the pull, and one step back to the target leaves the square of that
-/// error. The rest of `max_joint_step` is left to the task.
+/// Returns the largest pull of a joint, radians or metres: half of the fourth root of the smaller tolerance, but at most 1, and at
+/// most a quarter of `max_joint_step`. The tip moves by about the square of the pull, and one step back to the target leaves the
+/// square of that error. The rest of `max_joint_step` is left to the task.
 fn most_pull(config: &InverseConfig) -> f64 {
     let tolerance = config.position_tolerance_m.min(config.rotation_tolerance_rad);
     let within_tolerance = 0.5 * tolerance.sqrt().sqrt();

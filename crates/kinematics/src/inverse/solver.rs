@@ -14,8 +14,8 @@ use robocache_geometry::Real;
 /// Result of the search for a target's joints: its errors, and the start that led to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Answer<R> {
-    /// True if both errors are within the tolerances. If false, the joints are those with the smallest error that a search ended
-    /// with. They are NaN for a target or a start that can't be used.
+    /// True if both errors are within the tolerances. If false, the joints are the best that a search ended with, those with the
+    /// smallest error. They are NaN for a target or a start that can't be used.
     pub valid: bool,
     /// Distance of the tip from the target, metres; NaN for a target that can't be used.
     pub position_error_m: R,
@@ -54,7 +54,8 @@ pub(super) struct Attempt<R> {
 
 /// Squared errors of a row of joints.
 struct Measured<R> {
-    /// True if both errors are within the tolerances, and the row is valid.
+    /// True if both errors are within the tolerances, and the row of joints is valid: all values finite and at most 8,192 in
+    /// magnitude.
     valid: bool,
     position: R,
     rotation: R,
@@ -297,8 +298,8 @@ impl<R: Real> Solver<R> {
         bounds.step(residual, damping, &mut joints[..self.model.joints]);
     }
 
-    /// Pulls a valid answer to rest, if the solver has a posture. Returns the answer unchanged if the pulled one is not valid, has
-    /// a joint further than `max_joint_step` from `last`, or is further from rest.
+    /// Pulls a valid answer to rest, if the solver has a posture. Returns the answer unchanged in three cases: the pulled answer is
+    /// not valid, one of its joints is further than `max_joint_step` from `last`, or it is further from rest.
     #[inline(always)]
     pub(super) fn pull_to_rest(&self, target: &Target<R>, attempt: Attempt<R>, last: Option<&Row<R>>) -> Attempt<R> {
         let posture = match &self.spec.posture {

@@ -89,7 +89,8 @@ pub(super) struct PositionOnly;
 pub(super) struct PositionAndAxis;
 
 impl Rows<6> for WholePose {
-    /// Writes twice the vector part of q* q^-1, by the shorter way: 2 sin(angle / 2) along the axis.
+    /// Writes twice the vector part of q* q^-1, with q* the target's quaternion and q the tip's. This vector lies along the axis of
+    /// the shorter rotation from the tip to the target, and has the length 2 sin(angle / 2).
     #[inline(always)]
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 6]) {
         let (a, b) = (target.rotation, tip.quaternion());

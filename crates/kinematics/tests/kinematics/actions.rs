@@ -237,7 +237,10 @@ fn joints_past_limits_are_named_where_wider_limits_would_help() {
     assert_near(&convert(&within).unwrap(), &within, 1e-6);
     // A jump has other reasons than the reference.
     let refusal = convert(&[0.5, 0.6, 0.7, 0.8, 0.9, 2.0]).unwrap_err().to_string();
-    assert!(refusal.ends_with("within 0.5 rad or m of the reference"), "{refusal}");
+    assert!(
+        refusal.ends_with("within 0.5 rad or m of the reference (needed: a pose nearer to it)"),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -299,13 +302,13 @@ fn chunks_that_are_refused() {
     let jump = [1.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, x, y, z, qx, qy, qz, qw];
     assert_eq!(
         refused(Kind::Pose, Kind::Absolute, &jump, 7, &zero),
-        "step 1: no joints were found for the pose within 0.5 rad or m of the step before"
+        "step 1: no joints were found for the pose within 0.5 rad or m of the step before (needed: a pose nearer to it)"
     );
     // The first step is refused, too, if it jumps from the reference.
     let poses = &jump[7..];
     assert_eq!(
         refused(Kind::Pose, Kind::Delta, poses, 7, &zero),
-        "step 0: no joints were found for the pose within 0.5 rad or m of the reference"
+        "step 0: no joints were found for the pose within 0.5 rad or m of the reference (needed: a pose nearer to it)"
     );
 }
 

@@ -426,7 +426,7 @@ fn a_posture_that_is_not_possible_is_refused() {
         (|config| config.posture = Some(f64::NAN), "posture: NaN (allowed"),
         (
             |config| config.weights = [1.0; 6],
-            "posture: 0.1 with 3 joints and 3 rows that `task` and `weights` judge (allowed: more joints than rows)",
+            "posture: 0.1 with 3 joints and 3 rows that `task` and `weights` judge (allowed: more joints than rows, or no `posture`)",
         ),
         (
             |config| (config.task, config.weights) = (Task::Pose, [1.0, 1.0, 0.0, 0.0, 0.0, 0.2]),

@@ -175,7 +175,11 @@ fn a_file_that_is_not_right_is_refused_with_its_line() {
         ("", "tip", "test.urdf: not XML: "),
         ("<robot>", "tip", "test.urdf: not XML: "),
         (deep.as_str(), "tip", "test.urdf: not XML: "),
-        (entity, "tip", "test.urdf: it has a DTD (entities are not read)"),
+        (
+            entity,
+            "tip",
+            "test.urdf: it has a DTD (allowed: XML without <!DOCTYPE ...>; entities are not read)",
+        ),
         (
             "<sdf/>",
             "tip",
@@ -209,12 +213,12 @@ fn a_file_that_is_not_right_is_refused_with_its_line() {
         (
             &robot(&links, ""),
             "tip",
-            "test.urdf: link `tip` does not lie below `base`: the topmost link above it is `tip`",
+            "test.urdf: link `tip` does not lie below `base`: the topmost link above it is `tip` (needed: a `base` above the `tip`)",
         ),
         (
             &robot(&links, &j),
             "base",
-            "test.urdf: 0 joints move between `base` and `base` (allowed: 1 to 16)",
+            "test.urdf: 0 joints move between `base` and `base` (allowed: 1 to 16; choose another `base` or `tip`)",
         ),
         (
             &robot(&links, &joint("j", "fixed", "base", "grip", "")),
@@ -260,7 +264,7 @@ fn seventeen_joints_are_too_many() {
     let many = std::panic::catch_unwind(|| snake(17)).err();
     let text = many.and_then(|panic| panic.downcast::<String>().ok()).unwrap();
     assert!(
-        text.contains("17 joints move between `link0` and `link17` (allowed: 1 to 16)"),
+        text.contains("17 joints move between `link0` and `link17` (allowed: 1 to 16; choose another `base` or `tip`)"),
         "{text}"
     );
 }
@@ -471,18 +475,18 @@ fn the_configuration_orders_joints_and_gives_limits_and_a_tool() {
     assert!((x - 1.0).abs() < 1e-15 && (y - 0.5).abs() < 1e-15 && z == 0.25);
 
     for (joints, problem) in [
+        (named(&["elbow"]), "`joints` lacks `shoulder` (needed: shoulder, elbow)"),
         (
-            named(&["elbow"]),
-            "joint `shoulder` is missing among the joints (needed: shoulder, elbow)",
+            named(&["elbow", "elbow", "shoulder"]),
+            "`joints` names `elbow` twice (allowed: once)",
         ),
-        (named(&["elbow", "elbow", "shoulder"]), "joint `elbow` is named twice"),
         (
             named(&["elbow", "sholder"]),
-            "joint `sholder` does not move the tip, did you mean `shoulder`?",
+            "`joints` names `sholder`, which does not move the tip, did you mean `shoulder`?",
         ),
         (
             named(&["elbow", "shoulder", "hand"]),
-            "joint `hand` does not move the tip (allowed: shoulder, elbow)",
+            "`joints` names `hand`, which does not move the tip (allowed: shoulder, elbow)",
         ),
     ] {
         config.joints = joints;
@@ -491,7 +495,7 @@ fn the_configuration_orders_joints_and_gives_limits_and_a_tool() {
     }
     config.joints = None;
     config.limits = BTreeMap::from([("wrist".to_owned(), [0.0, 1.0])]);
-    assert!(refusal(&planar(), &config).contains("limits of `wrist` (allowed: shoulder, elbow)"));
+    assert!(refusal(&planar(), &config).contains("`limits` names `wrist` (allowed: shoulder, elbow)"));
 }
 
 #[test]

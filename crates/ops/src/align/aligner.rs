@@ -179,7 +179,7 @@ impl Aligner {
         self.timeline_mut().open(modality);
     }
 
-    /// Returns the outputs of a window: one for all modalities, or one for each.
+    /// Returns the outputs of a window: one for all modalities (`fuse`), or one for each modality (`align`).
     pub fn outputs(&self) -> &[Output] {
         &self.outputs
     }
@@ -268,8 +268,8 @@ impl Aligner {
         }
     }
 
-    /// Returns the fault that ends the operation, on the first call after it: the loss of a device that the
-    /// configuration names. Nothing is due after the loss.
+    /// Returns the device fault that ends the operation, once: the loss of a device that the configuration names. `None` if no such
+    /// device is lost, or on later calls. No observation is due after the loss.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.resident.take_lost()
     }

@@ -1,7 +1,7 @@
-//! Messages of attached streams (`attach`), such as voxel grids: which are held, and which belong to the rows of a window.
+//! Messages of attached streams (`attach`), such as voxel grids: which of them are held, and which belong to the rows of a window.
 //!
-//! Every item that is not held any more comes back once, from [`Attached::next_released`]. A stream holds at most
-//! `max_held_mb`: messages that no row can need are released first, then the oldest.
+//! Once a message is not held any more, the item that the caller gave for it comes back once, from [`Attached::next_released`]. A
+//! stream holds at most `max_held_mb`: messages that no row can need are released first, then the oldest.
 
 use super::{Aligner, AttachedSpec, PushOutcome, SampleError, Target, Timeline};
 use std::collections::VecDeque;
@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 /// Messages of the attached streams of an [`Aligner`]. The caller chooses the item that is held for a message: the message
 /// itself, or its number.
 ///
-/// The [`Timeline`] keeps the times of the messages and decides what is due, as for a modality with `previous`. This type keeps
-/// the items. [`push`](Self::push) adds a message, [`select`](Self::select) finds the messages of a window, and
+/// The [`Timeline`] keeps the times of the messages and decides which observation is due, as for a modality with `previous`. This
+/// type keeps the items. [`push`](Self::push) adds a message, [`select`](Self::select) finds the messages of a window, and
 /// [`next_released`](Self::next_released) gives back items that are not needed any more.
 ///
 /// ```
@@ -45,11 +45,11 @@ use std::collections::VecDeque;
 /// ```
 pub struct Attached<M> {
     streams: Vec<AttachedStream<M>>,
-    /// Index among `members` of the message of each row of the last window and each attached stream, `[T, A]` row-major; -1: no
-    /// message.
+    /// Index of each row's message among the `members` of each attached stream, in the window that was selected last; -1: no
+    /// message. `[T, A]` row-major.
     index: Vec<i64>,
-    /// Age of the message of each row of the last window and each attached stream, ns: the row's time minus the message's, `[T, A]`
-    /// row-major; -1: no message.
+    /// Age of each row's message of each attached stream, in the window that was selected last, ns: the row's time minus the
+    /// message's; -1: no message. `[T, A]` row-major.
     age_ns: Vec<i64>,
     /// Items that are not held any more, each with the index of its attached stream.
     released: Vec<(usize, M)>,
@@ -65,7 +65,7 @@ struct AttachedStream<M> {
     first: u64,
     /// Total size of the held messages, bytes.
     held: usize,
-    /// Number of the first message for which `make_room` has not checked yet whether a row to come may need it.
+    /// Number of the first message that `make_room` has not checked yet: whether a row of a later window may need the message.
     checked_until: u64,
     /// Number of the first message that may still be held: `make_room` has released all messages before it.
     given_up_until: u64,
@@ -79,7 +79,8 @@ struct Slot<M> {
     bytes: usize,
 }
 
-/// Result of adding a message to [`Attached`]: its effect on the timeline, and the number of messages that were released for it.
+/// Result of adding a message to [`Attached`]: its effect on the timeline, and the number of messages that were released to make
+/// room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Lateness, overflow and clock jump of the message, judged as for a sample of a modality.

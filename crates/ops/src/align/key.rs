@@ -10,7 +10,7 @@ robocache_stream::keys! {
     /// Trigger of an observation: `grid`, `stream`, `request` or `timer`.
     trigger: String,
     /// Distance from an observation's target to the newest sample of any stream that is waited for, when the target falls due, ns.
-    /// It supposes that all samples came in the order of their times.
+    /// The value supposes that all samples came in the order of their times.
     wait_ns: i64,
     /// 0 if the target of an observation depends on the time at which a request or a tick arrived; 1 if it follows from stamps
     /// alone.

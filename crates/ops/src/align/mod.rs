@@ -6,8 +6,8 @@
 //! window are computed from the histories, by [`cpu`] or, to the same bits, on a device.
 //!
 //! `docs/semantics.md` defines when an observation is due, the first target and clock jumps, and shows why nothing silences an
-//! aligner that has `max_wait_ms`. [`Timeline::take_notices`] reports streams that are aside or left behind, and moves of the
-//! clock.
+//! aligner that has `max_wait_ms`. [`Timeline::take_notices`] reports streams that are set aside as too far ahead, streams that are
+//! left behind, and moves of the grid's clock.
 //!
 //! A sample is *settled* once no sample that is still in time can come before it: once the newest sample of its stream is
 //! `reorder_ms` past it. The *watermark* of a stream is the newest time up to which no sample that is still in time can change

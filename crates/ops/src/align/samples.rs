@@ -50,8 +50,8 @@ impl Samples {
     }
 }
 
-/// Step back of the newest row of an input's observations, ns, above which the clock upstream was set back. If the epoch changed,
-/// every step back means so.
+/// Greatest step back, ns, from the newest row of an input's earlier observations to that of the next observation. A longer step
+/// means that the clock upstream was set back; if `epoch` differs, every step back does.
 const OBSERVATIONS_RESET: i64 = 1_000_000_000;
 
 impl Aligner {

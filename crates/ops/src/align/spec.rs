@@ -99,7 +99,7 @@ const HISTORY_BYTES: usize = 64 << 20;
 /// Bytes that a message of an attached stream takes beside its payload, which has its own bound.
 const ATTACHED_BYTES: usize = 512;
 
-/// Rate of a sensor, Hz, for all of whose samples the history of a long window has room, if that takes at most
+/// Greatest rate of a sensor, Hz, at which the history of a long window keeps every sample, unless that takes more than
 /// [`LONG_HISTORY_BYTES`].
 const SENSOR_RATE: f64 = 1e4;
 /// Size up to which the history of a long window may grow beyond [`HISTORY_BYTES`], bytes.

@@ -1,9 +1,9 @@
 //! Tests of timelines that can be checked by hand: samples in the order of their arrival, times in ms, and after each sample the
 //! observations that fall due. Targets are 10 ms apart unless a test says otherwise.
 //!
-//! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. A `!` after the
-//! values means not valid, and `@-` that there is no sample at or before the row. The keys `late=` and `epoch=` are left out if
-//! they are 0. A `#N` means that it answers request N.
+//! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. A `!` after the values
+//! means not valid, and `@-` that there is no sample at or before the row. The keys `late=` and `epoch=` are left out if their
+//! value is 0. A `#N` means that the observation answers request N.
 //!
 //! If there is a CUDA device, or the emulator of one, its windows must be the same, to the bit.
 

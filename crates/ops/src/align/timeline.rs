@@ -49,7 +49,7 @@ pub enum SampleError {
     },
     /// Channels of a group with a rotation mode, such as `slerp`, do not hold a rotation.
     #[error(
-        "channels {from} to {to} of a sample are not a rotation for `{mode}` (allowed: directions of a norm of 1e-6 to 1e18)"
+        "channels [{from}, {to}] of a sample are not a rotation for `{mode}` (allowed: a norm of 1e-6 to 1e18, of a `rotvec` 0 to 1e18; are these the channels of the rotation?)"
     )]
     NoRotation {
         /// Index of the group's first channel.
@@ -102,8 +102,7 @@ pub enum Notice {
         /// Distance from the grid's clock, the newest sample of the other streams, to the sample of this stream, ns.
         ahead_ns: i64,
     },
-    /// Targets follow another stream from now on, because that stream went on while no observation was due. Counts as a clock
-    /// jump.
+    /// Targets follow another stream than before, because that stream went on while no observation was due. Counts as a clock jump.
     Moved {
         /// Index of the stream that targets follow now, as in [`Timeline::inputs`].
         modality: usize,
@@ -181,7 +180,8 @@ pub struct Timeline {
     /// True from a clock jump until the next target is sent. Until then each sample decides whether targets up to `last_sent`
     /// may be sent again.
     begins_anew: bool,
-    /// Newest target that was sent, ns; `None` before the first. A clock jump keeps this time, so that no target is sent twice.
+    /// Newest target that was sent, ns; `None` before the first. A jump of a stream's clock keeps this time, so that targets up to
+    /// it are sent again only if time went back.
     last_sent: Option<i64>,
     /// True if the trigger's timer has ticked since the last call of `due`.
     ticked: bool,
@@ -194,11 +194,11 @@ pub struct Timeline {
     /// G, the grid's clock, ns: the newest capture time of the streams that targets follow, [updated](Self::update_clock) after
     /// each change of the streams. `None` before the first sample.
     clock: Option<i64>,
-    /// Time up to which targets were due when the samples of all streams were last counted anew, ns; only with the triggers `timer`
-    /// and `request`.
+    /// Time up to which targets were due when the streams' counts of samples, in `pace`, were last restarted, ns. Only with the
+    /// triggers `timer` and `request`; otherwise `None`.
     due_mark: Option<i64>,
-    /// Time before which samples were last dropped, ns, so that the same time is not searched twice. `None` if samples may have to
-    /// be dropped for the same time again.
+    /// Time before which samples were last dropped, ns. It saves another search of the histories for the same time. `None` if a
+    /// history changed, so that another search may find samples to drop.
     forgotten_before: Option<i64>,
     notices: Vec<Notice>,
     epoch: i64,
@@ -210,8 +210,8 @@ struct InputStream {
     /// Largest number of samples that a value needs at or before its target, and largest number after the target.
     needs: [usize; 2],
     has_rotations: bool,
-    /// Time of the newest settled sample, ns: no sample that is still in time can come before this one. Only with
-    /// `min_period_ms`.
+    /// Time of the newest settled sample, ns: no sample that is still in time can come before this one. `None` without such a
+    /// sample, or without `min_period_ms`.
     settled: Option<i64>,
     open: bool,
     late_samples: i64,
@@ -378,8 +378,8 @@ impl Timeline {
         Ok(())
     }
 
-    /// Drops the samples whose rows are on a device that was lost. Their streams begin anew on the host, and the grid goes on.
-    /// One sample of the modality `restored` does not count as lost: [`restore`](Self::restore) puts it back.
+    /// Drops the samples whose rows are on a device that was lost. The histories of their streams begin anew on the host, and
+    /// targets go on. One sample of the modality `restored` does not count as lost: [`restore`](Self::restore) puts it back.
     pub fn forget_rows_on_device(&mut self, restored: Option<usize>) {
         for (modality, stream) in self.streams.iter_mut().enumerate() {
             if stream.history.are_rows_on_device() {
@@ -490,7 +490,8 @@ impl Timeline {
         self.streams[modality].late_samples
     }
 
-    /// Number of clock jumps of all streams so far: a jump of a stream, a move to another stream, or skipped targets.
+    /// Number of clock jumps of all streams so far: a jump of a stream's clock, a move of the grid's clock to another stream, or
+    /// skipped targets.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
@@ -581,8 +582,9 @@ impl InputStream {
     /// Returns the watermark: the newest time at or before which no value can change any more, if samples come in order or late
     /// by up to `reorder_ms`.
     ///
-    /// A mode that looks ahead needs one or two settled samples at or after the target. Another mode only needs the time to
-    /// have passed, or, with `min_period_ms`, that no other sample can come so soon.
+    /// If a mode of the stream uses one or two samples after the target, as many settled samples lie at or after the watermark.
+    /// Otherwise the watermark is `reorder_ms` before the newest sample. With `min_period_ms` it may be later: just before the
+    /// earliest time at which a sample can follow the newest settled one. `None` without enough samples.
     fn watermark(&self) -> Option<i64> {
         let settled_until = self.history.newest()? - self.spec.reorder;
         let [_, ahead] = self.needs;
@@ -601,7 +603,7 @@ impl InputStream {
 
     /// Finds the newest settled sample, before which no sample that is still in time can come; only with `min_period_ms`. Samples
     /// up to `reorder_ms` before the newest are settled. So is each sample that follows a settled one by less than twice
-    /// `min_period_ms`, because nothing fits between.
+    /// `min_period_ms`, because no other sample fits between the two.
     fn settle(&mut self) {
         let (times, min_period) = (self.history.times(), self.spec.min_period);
         let Some(newest) = times.last().filter(|_| min_period > 0) else {

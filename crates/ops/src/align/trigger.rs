@@ -1,5 +1,5 @@
 //! Trigger of an observation: the section `trigger:` of align and fuse. It has exactly one of the keys `stream`, `request` and
-//! `timer`; without the section, the grid is the trigger.
+//! `timer`. Without the section, the targets are those of the grid: whole multiples of the period of `rate_hz`.
 
 use serde::Deserialize;
 use std::fmt;
@@ -29,7 +29,7 @@ impl fmt::Display for TriggerKind {
     }
 }
 
-/// Trigger of an observation, if it is not the grid.
+/// Trigger of an observation, if it is not the grid of target times.
 ///
 /// ```
 /// # use serde_yaml as yaml_serde;

@@ -150,8 +150,8 @@ impl Window<'_> {
         Ok(())
     }
 
-    /// Reports that the device failed to leave an output, or to hand it on. The CPU computes this output again, and all others
-    /// that have not been taken. Take them in host memory.
+    /// Reports that the device failed to leave an output, or to hand it on. The CPU computes this output again, and all other
+    /// outputs that have not been taken. Take these outputs in host memory.
     pub fn failed_to_leave(&mut self, error: DeviceFault) {
         let Aligner { resident, timeline, .. } = &mut *self.aligner;
         match resident.failed::<Infallible>(timeline, self.work, error) {
@@ -176,7 +176,8 @@ impl Window<'_> {
         self.device
     }
 
-    /// Compute time of the output that was taken last, with the time of the pass over all outputs.
+    /// Compute time of the output that was taken last, plus the duration of [`Aligner::window_for`], in which a device computes all
+    /// outputs.
     pub fn compute_time(&self) -> Duration {
         self.pass + self.last
     }
@@ -192,7 +193,7 @@ impl Window<'_> {
     }
 }
 
-/// Work that writes the values and masks of an output: copies them from a device's pass, or computes them on the CPU.
+/// Work that writes the values and masks of an output: copies them from the results of a device, or computes them on the CPU.
 struct WriteOutput<'a> {
     timeline: &'a Timeline,
     target: &'a Target,
@@ -231,8 +232,8 @@ impl WriteOutput<'_> {
 }
 
 impl Drop for Window<'_> {
-    /// Reports the time that the window took, by which the backend is chosen. Outputs that stay on a device are not measured:
-    /// they save the next operation a copy.
+    /// Reports the time that the window took, by which the CPU or the device is chosen for later windows. A window with an output
+    /// that stays on a device is not reported: that output saves the next operation a copy.
     fn drop(&mut self) {
         let wanted = &self.aligner.destinations;
         if self.taken > Duration::ZERO && !wanted.contains(&Destination::Device) {

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-/// Inputs that get host time, and the estimate of their clocks: the section `clock:` of a configuration.
+/// Inputs whose stamps are put in host time, and the settings of their clocks: the section `clock:` of a configuration.
 ///
 /// ```
 /// use robocache_ops::clock::{ClockConfig, ClockInput};
@@ -27,8 +27,8 @@ pub struct ClockInput {
     /// Clock by which the messages of the input are stamped.
     #[serde(default)]
     pub clock: ClockKind,
-    /// Smallest time from the capture of a sample to its publication, ms, which is subtracted from the estimate. It can't be
-    /// measured from messages in one direction.
+    /// Smallest time from the capture of a sample to its publication, ms, which is subtracted from the estimated host time. This
+    /// delay can't be measured from messages in one direction.
     #[serde(default)]
     pub latency_ms: f64,
     /// Length of the window of messages from which a `device` clock is estimated, s, 1 to 3600.
@@ -38,7 +38,7 @@ pub struct ClockInput {
     /// s of it.
     #[serde(default = "ten")]
     pub lock_s: f64,
-    /// Deviation of a stamp from the estimate, ms, above which somebody has set the clock, and the estimate begins anew.
+    /// Deviation of a stamp from the estimate, ms, above which the clock counts as set, and the estimate begins anew.
     #[serde(default = "hundred")]
     pub reset_ms: f64,
 }

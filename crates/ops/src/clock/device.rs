@@ -16,10 +16,11 @@ const MOST_SKEW: f64 = 2000e-6;
 /// Number of messages from which on an estimate is used.
 const LEAST_MESSAGES: u32 = 8;
 
-/// Time after the first message in which all messages may have been held up, ns: a sender waits at the start of a dataflow.
+/// Time after the first message in which all messages may have been held up, ns: at the start of a dataflow, a sender may wait
+/// before it sends.
 const START_NS: i128 = 2_000_000_000;
 
-/// Time after which messages are not merely late any more, ns: if all are late for this long, the clock was set back.
+/// Time, ns, after which the clock counts as set back, if all messages are late by more than `reset_ms` for so long.
 const SET_BACK_AFTER_NS: i128 = 5_000_000_000;
 
 /// Length of a silence, in windows, above which the estimate begins anew.
@@ -32,9 +33,9 @@ const LONGEST_SILENCE: i128 = 10;
 /// line (Zhang, Liu and Xia, INFOCOM 2002).
 ///
 /// If q is exponential, the likeliest line under the hull is the one nearest to the points in sum (Moon, Skelly and Towsley,
-/// INFOCOM 1999). But it lies too high, and the likelihood of the other lines is known, too. The estimate is the mean of all
-/// lines, weighted by their likelihood. Of all estimates that move with the points it has the least mean square error (Pitman,
-/// Biometrika 30, 1939).
+/// INFOCOM 1999). But that line lies too high, and the likelihood of the other lines is known, too. The estimate is the mean of all
+/// lines, weighted by their likelihood. Of all estimates that move with the points, this mean has the least mean square error
+/// (Pitman, Biometrika 30, 1939).
 pub struct DeviceClock {
     latency: i128,
     lock: i128,
@@ -168,8 +169,8 @@ impl DeviceClock {
         })
     }
 
-    /// Returns the delay of a message beyond the estimated line, ns; negative if it comes earlier. As long as no estimate is used,
-    /// the delay is counted from the earliest message.
+    /// Returns the delay of a message beyond the estimated line, ns; negative if the message comes earlier. As long as no estimate
+    /// is used, the delay counts from the least delayed message. `None` before the first message.
     fn late(&self, x: i128, y: i128) -> Option<i128> {
         let (x0, y0) = self.origin?;
         let d = y - y0 - (x - x0);
@@ -180,8 +181,8 @@ impl DeviceClock {
         Some(d - usual.round() as i128)
     }
 
-    /// True if all messages up to now may be late: no estimate is used, and it is the first 2 s, or there are fewer than 8
-    /// messages.
+    /// True if all messages up to now may be late: no estimate is used, and the first message came less than 2 s ago or fewer than
+    /// 8 came.
     fn is_starting(&self, y: i128) -> bool {
         let is_short = self.origin.is_none_or(|(_, y0)| y - y0 < START_NS);
         self.applied.is_none() && (is_short || self.messages < LEAST_MESSAGES)
@@ -192,8 +193,8 @@ impl DeviceClock {
         self.is_starting(y) && self.late(x, y).is_some_and(|late| late < -self.reset)
     }
 
-    /// Returns a notice of the pace of the stamps if it differs from a clock's by more than [`MOST_SKEW`] after `after` ns with
-    /// messages. Only as long as no estimate is used.
+    /// Returns a notice if the pace of the stamps differs from a clock's by more than [`MOST_SKEW`] after `after` ns with messages.
+    /// Returns `None` once an estimate is used.
     fn wrong_pace(&self, after: i128) -> Option<Notice> {
         let line = self.line.filter(|line| line.slope.abs() > MOST_SKEW)?;
         let is_told = self.applied.is_none() && self.window.spoken() >= after;

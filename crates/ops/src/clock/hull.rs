@@ -1,7 +1,8 @@
-//! Line under a window of points: their lower convex hull, in whole numbers, and the line that follows from it.
+//! Line under a window of points, each of which is a message: computes the lower convex hull of the points, and from the hull the
+//! line.
 //!
-//! Points are whole numbers, so that the hull is exact. Memory is bounded: a window keeps the lowest point of each slot, and up
-//! to `2 * SLOTS` vertices of the hull.
+//! Points are whole numbers, so that the hull is exact. Memory is bounded: a window keeps the lowest point of each of `SLOTS` slots
+//! of time, and up to `2 * SLOTS` vertices of the hull.
 
 use std::collections::VecDeque;
 
@@ -15,14 +16,14 @@ const PARTS: i128 = 30;
 /// the window.
 const LONGEST_STEP: i128 = 1_000_000_000;
 
-/// A message: its device time x and d, its host time minus x. Both count from the first message's.
+/// A message as a point: x is its device time, and d its host time minus x, ns. Both count from those of the first message.
 ///
-/// 128 bits hold the products of the hull's turns for every int64 time: x spans a few windows, d at most 2^66.
+/// 128 bits hold the products that `append` computes, for every int64 time: x spans a few windows, d at most 2^66.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
     pub x: i128,
     pub d: i128,
-    /// Time with messages up to this one, ns: a silence counts for at most `LONGEST_STEP`.
+    /// Time with messages up to this message, ns: a silence counts for at most `LONGEST_STEP`.
     spoken_until: i128,
 }
 
@@ -89,8 +90,8 @@ impl Window {
         (self.sum_x, self.bias) = (0, 0.0);
     }
 
-    /// Adds a point if its x is greater than that of all others, and ignores it otherwise. Returns true if the point begins a new
-    /// slot.
+    /// Adds the point (x, d) if its x is greater than that of all other points, and ignores it otherwise. Returns true if the point
+    /// begins a new slot.
     pub(super) fn push(&mut self, x: i128, d: i128) -> bool {
         let newest = self.hull.last();
         if newest.is_some_and(|newest| newest.x >= x) {
@@ -152,8 +153,8 @@ impl Window {
             .or(Some(edge))
     }
 
-    /// Returns the edge of the hull over the mean x, as the index of its right end and as a line. Of all lines under the points
-    /// that is the nearest to them in sum.
+    /// Returns the edge of the hull over the mean x, as the index of its right end and as a line. Of all lines under the points,
+    /// this edge has the smallest sum of distances to the points.
     fn edge(&self) -> Option<(usize, Line)> {
         if self.hull.len() < 2 {
             return None;
@@ -167,8 +168,8 @@ impl Window {
         Some((right, Line { x: mean, d, slope }))
     }
 
-    /// Returns m / n of the lowest points of the slots. Two of them lie on the edge, and a quarter of the others lies less than
-    /// m ln(4/3) above it. By how much the late ones are late does not matter.
+    /// Returns m / n, mean jitter over number of points, of the lowest points of the slots. Two of these points lie on the edge,
+    /// and a quarter of the others lies less than m ln(4/3) above the edge. How late the latest points are does not matter.
     fn find_bias(&mut self) -> f64 {
         let (Some((_, edge)), count @ 3..) = (self.edge(), self.slots.len()) else {
             return 0.0;
@@ -252,8 +253,8 @@ struct Weights {
 }
 
 impl Weights {
-    /// Adds all slopes on one side of the edge's slope. With `sign` 1 they are greater, and lines turn about the vertices to
-    /// the right; with -1 they are smaller. `bias` is m / n.
+    /// Adds all slopes on one side of the edge's slope. With `sign` 1 the slopes are greater, and lines turn about the vertices to
+    /// the right of the edge. With -1 the slopes are smaller. `bias` is m / n, as in `Window::line`.
     fn turn<'a>(&mut self, vertices: impl Iterator<Item = &'a Point>, edge: &Line, bias: f64, sign: f64) {
         let mut vertices = vertices.peekable();
         // The slope, counted from that of the edge, and the height there.
@@ -279,7 +280,7 @@ impl Weights {
     }
 }
 
-/// Natural logarithm of the ratio to the greatest weight below which weights are not summed any more.
+/// Natural logarithm of the smallest weight that is summed, relative to the greatest weight.
 const LEAST_HEIGHT: f64 = -40.0;
 
 /// Returns the integrals of exp(-fall t) and of t exp(-fall t) from 0 to `end`.
@@ -344,8 +345,8 @@ mod tests {
         assert_eq!(hull(&window), [(1, 9), (2, 3), (4, 4), (5, 9)]);
     }
 
-    /// Compares with the mean of all lines, found the slow way: by weighing each of many slopes, and heights below where it
-    /// touches.
+    /// Compares the line with the mean of all lines, found the slow way: as a weighted sum over many slopes, each with the mean
+    /// height of its lines.
     #[test]
     fn the_line_is_the_mean_of_all_lines_under_the_points() {
         let mut state = 3u64;
@@ -393,7 +394,8 @@ mod tests {
         }
     }
 
-    /// Compares with the hull of the points in the window, found the slow way: a vertex is under every line between two others.
+    /// Compares the hull with that of the points in the window, found the slow way: a vertex is under every line between two other
+    /// points.
     #[test]
     fn it_is_the_hull_of_the_window_after_every_point() {
         let mut state = 7u64;

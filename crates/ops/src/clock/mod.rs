@@ -52,8 +52,8 @@ pub struct Stamp {
     pub offset_ns: i64,
     /// Skew of the device's clock: seconds of the host in a second of the device, less 1; 0 as long as it is not known.
     pub skew: f64,
-    /// Uncertainty of the estimate, ns: root mean square distance above the estimated line of the earliest message of each
-    /// thirtieth of the window. 0 as long as nothing is known.
+    /// Uncertainty of the estimate, ns: the earliest message of each thirtieth of the window lies this far above the estimated
+    /// line, as a root mean square. 0 as long as there is no estimated line.
     pub sigma_ns: i64,
     /// True if `host_ns` follows the estimate of the clock. If false, `host_ns` is the time of publication, less the latency.
     pub is_locked: bool,
@@ -88,8 +88,7 @@ impl Stamp {
 pub enum Notice {
     /// The estimate of the clock is used from this message on.
     Locked,
-    /// The device's clock was set by this much, or the host's by as much in the other direction. The estimate begins
-    /// anew.
+    /// The device's clock was set by `ns`, or the host's clock by as much in the other direction. The estimate begins anew.
     Reset {
         /// Step of the device's clock against the host's, ns; negative: back.
         ns: i64,

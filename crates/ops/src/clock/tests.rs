@@ -57,7 +57,7 @@ fn errors(clock: &mut DeviceClock, messages: &[(i64, i64, i64)], from: i64) -> V
     messages.iter().filter_map(&mut error).collect()
 }
 
-/// Returns the errors of least squares over the last minute, as a peer would do it, at every tenth message from `from` on, ns.
+/// Returns the errors of another method, least squares over the last minute, at every tenth message from device time `from` on, ns.
 fn least_squares(messages: &[(i64, i64, i64)], from: i64) -> Vec<f64> {
     let error = |end: usize| {
         let (x, _, truth) = messages[end];
@@ -249,8 +249,8 @@ fn a_clock_that_is_set_ahead_or_back_is_told_of() {
     }
 }
 
-/// The first messages are held up: at the start of a dataflow a sender waits with its first message. Or several come at once
-/// when somebody listens.
+/// The first messages are held up at the start of a dataflow: a sender waits before it sends its first message. Or its first
+/// messages queue up, and arrive all at once.
 #[test]
 fn what_is_held_up_at_the_start_is_no_clock_that_was_set() {
     for (rate_hz, hold) in [(100.0, 270 * MS), (100.0, 1500 * MS), (5.0, 1500 * MS), (1.0, 400 * MS)] {

@@ -1,15 +1,16 @@
 //! Policy `approximate`: sets whose members are nearest to each other.
 //!
-//! The algorithm is that of message_filters' ApproximateTime, in integers:
-//! <http://wiki.ros.org/message_filters/ApproximateTime>. The search looks at one *interval* after the other: from the
-//! earliest to the latest of the messages at the heads of all queues. The first interval is a candidate, and its latest
-//! message the *pivot*, which every set from now on has to contain or to come after. The search moves heads into the past
-//! until no later interval that contains the pivot can be better.
+//! The algorithm is that of message_filters' ApproximateTime, in integers: <http://wiki.ros.org/message_filters/ApproximateTime>.
+//! The search looks at one *interval* after the other. An interval reaches from the earliest to the latest of the messages at the
+//! heads of all queues. The first interval is the candidate for the next set. The latest message of this interval is the *pivot*,
+//! which every set from now on has to contain or to come after. The search then passes the earliest head, which gives the next
+//! interval, until no later interval that contains the pivot can be better than the candidate.
 
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// Penalty of a later set, the factor `1 + age_penalty`: the time by which the set ends later counts this many times.
+/// Penalty of a set that ends later than the candidate: the factor `1 + age_penalty`, which multiplies the time by which that set
+/// ends later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Penalty {
     /// Numerator of the factor: `1 + age_penalty` is `mantissa / 2^shift`.
@@ -43,8 +44,8 @@ struct Queue<M> {
     past: usize,
     /// Smallest time between two messages of the input, ns.
     min_period: i64,
-    /// True if messages were dropped that might have been better than those in the queue. As long as it is true, the pivot can't be
-    /// a message of this input.
+    /// True if messages were dropped that might have made a better set than those in the queue. As long as it is true, the pivot
+    /// can't be a message of this input.
     has_gap: bool,
     is_closed: bool,
 }
@@ -55,7 +56,8 @@ impl<M> Queue<M> {
         self.entries.get(self.past).map(|entry| entry.time)
     }
 
-    /// Earliest time that the message at the head can have, ns, even if the message has not come yet.
+    /// Time of the message at the head, ns. If the message has not come yet: the earliest time that it can have, or `pivot_time`,
+    /// the time of the pivot, if that is later. If the input is closed: `i64::MAX`.
     fn earliest_head(&self, pivot_time: i64) -> i64 {
         let last = || self.entries.back().map_or(i64::MIN, |entry| entry.time);
         match self.head() {
@@ -226,8 +228,8 @@ impl<M> Approximate<M> {
         self.penalty.of(end.saturating_sub(candidate.end)) >= i128::from(candidate.pivot_time - candidate.start)
     }
 
-    /// Publishes the candidate if no message to come can make a better set. It supposes that the next message of each empty queue
-    /// comes at the earliest time possible. Returns true if the candidate was published.
+    /// Publishes the candidate if no later message can make a better set. The check supposes that the next message of each queue
+    /// without a head has the earliest time possible. Returns true if the candidate was published.
     fn publish_if_best(&mut self, ledger: &mut Ledger<M>) -> bool {
         let Some(candidate) = self.candidate else { return false };
         self.passed_heads.fill(0);

@@ -1,5 +1,5 @@
 //! Policy `epsilon`: sets of the oldest message of each input, if they are at most `max_span_ms` apart, as message_filters'
-//! ApproximateEpsilonTime. If they are further apart, those within `max_span_ms` of the oldest are dropped.
+//! ApproximateEpsilonTime. If these messages are further apart, those within `max_span_ms` of the oldest are dropped.
 
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;

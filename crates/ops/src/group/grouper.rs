@@ -1,7 +1,7 @@
 //! Puts messages in sets: takes messages in the order of arrival, and gives each back with its fate.
 //!
-//! Every item that is held comes back exactly once, as a member of a set or as dropped with the reason. At most `max_held_mb`
-//! is held.
+//! The item that is held for a message comes back exactly once, as a member of a set or as dropped with the reason. Messages of at
+//! most `max_held_mb` are held.
 
 use super::policy::Policy;
 use super::spec::InputSpec;
@@ -23,7 +23,7 @@ pub struct Grouper<M> {
 
 struct Input {
     spec: InputSpec,
-    /// The newest time of the input since the last clock jump, ns.
+    /// Time of the input's newest message since the last clock jump, ns; `None` if there was no message.
     newest: Option<i64>,
 }
 
@@ -123,7 +123,8 @@ impl<M> Grouper<M> {
         Ok(arrival)
     }
 
-    /// Returns the jump of an input's clock, ns, if a message at `time` shows one. Everything that waits is then dropped.
+    /// Returns the jump of an input's clock, ns, if a message at `time` shows one; otherwise `None`. At a jump, drops every message
+    /// that waits, of all inputs.
     fn jump(&mut self, input: usize, time: i64) -> Option<i64> {
         let Input { spec, newest } = &self.inputs[input];
         let by = time - (*newest)?;
@@ -190,7 +191,7 @@ impl<M> Grouper<M> {
         self.max_held
     }
 
-    /// Newest time of an input since the last clock jump, ns; `None` if there was no message.
+    /// Time of the newest message of an input since the last clock jump, ns; `None` if there was no message.
     pub fn newest_ns(&self, input: usize) -> Option<i64> {
         self.inputs[input].newest
     }

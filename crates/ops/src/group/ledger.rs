@@ -1,7 +1,7 @@
 //! Fate of messages: members of sets, and messages that are in none.
 //!
-//! Every policy records here each message that it lets go, once. So the counts and the sizes of what is held are right for each
-//! policy.
+//! Every policy records here each message that it lets go, once. So the counts of dropped messages and the sizes of held messages
+//! are right for each policy.
 
 use std::collections::VecDeque;
 

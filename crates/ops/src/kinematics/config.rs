@@ -42,8 +42,8 @@ pub struct KinematicsEntry {
     pub input: String,
     /// Paths of the values and of the stamp in a struct payload. `None`: well-known paths are recognised.
     pub from: Option<FromConfig>,
-    /// First and end index (exclusive) of the values that are used of each sample. They are joints, followed by their
-    /// velocities for a twist, or a pose. `None`: all values, or the values with the names of the joints.
+    /// First and end index (exclusive) of the values that are used of each sample. They are joint positions, with joint
+    /// velocities for a twist, or a pose. `None`: all values, or those that have the names of the chain's joints.
     pub channels: Option<[usize; 2]>,
     /// Name of the chain in the section `chains:`.
     pub chain: String,

@@ -19,7 +19,8 @@ pub(super) struct Forward<R> {
     dq: Vec<R>,
 }
 
-/// Order of the values of a row: by their names, or the chain's order, with positions before velocities.
+/// Order of the joints' values in a row: as their names tell, or the chain's order, with all positions before all
+/// velocities.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
     pub named: Option<&'a Places>,
@@ -137,21 +138,21 @@ impl<R: Real + Primitive> Forward<R> {
         (0..states.len()).filter(move |&row| is_seen(&states[row]))
     }
 
-    /// Finds a row's first position outside its joint's range. Returns the joint's index and the position; `None` if
-    /// there is none.
+    /// Finds a row's first position outside its joint's range in `ranges`. Returns the joint's index and the position;
+    /// `None` if all positions are within their ranges.
     fn outside(&self, row: usize, ranges: &[[f64; 2]]) -> Option<(usize, f64)> {
         let mut values = self.row(&self.q, row).iter().map(|value| value.to_f64()).enumerate();
         values.find(|&(joint, value)| !(ranges[joint][0]..=ranges[joint][1]).contains(&value))
     }
 
-    /// The values of a row, from the values of all rows; empty if there are none.
+    /// The values of the row with index `row`, from the values of all rows; empty if `values` is empty.
     fn row<'a>(&self, values: &'a [R], row: usize) -> &'a [R] {
         let n = self.model.joints();
         values.get(row * n..(row + 1) * n).unwrap_or_default()
     }
 
-    /// Writes `product` of each row to the payload; NaN for a row without the product. A row whose twist the type can't
-    /// hold is refused.
+    /// Writes `product` of each row to the payload; NaN for a row without the product. Refuses a row if its twist is
+    /// too large for the float type.
     pub(super) fn write(&self, product: Product, frame: Frame, states: &mut [RowState], payload: &mut Payload<'_>) {
         let values: &mut [R] = payload.column(0);
         let nan = R::from_f64(f64::NAN);
@@ -180,7 +181,7 @@ impl<R: Real + Primitive> Forward<R> {
     }
 }
 
-/// Returns the reason that names the velocity furthest from 0.
+/// Returns the reason to refuse a row whose twist is too large: it names the joint velocity furthest from 0.
 fn fastest<R: Real>(dq: &[R]) -> Reason {
     let of = |index: usize| dq[index].to_f64();
     let index = (0..dq.len())

@@ -8,7 +8,8 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, InverseError, MAX_DISTANCE, Pose, Solver, Track};
 use robocache_stream::{Header, Payload, SampleRows};
 
-/// Inverse kinematics on the CPU, the rows of the last message, and the last answer, from which the next search starts.
+/// Inverse kinematics on the CPU, with the rows of the last message, and the last valid answer, from which the next
+/// search starts.
 #[derive(Debug)]
 pub(super) struct Inverse<R> {
     solver: Solver<R>,

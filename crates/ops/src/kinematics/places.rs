@@ -15,7 +15,7 @@ pub(super) struct Places {
     velocities: Vec<usize>,
 }
 
-/// Result of the last search for joints among names.
+/// Result of the last search for a chain's joints among the names of a message's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum State {
     #[default]
@@ -32,8 +32,8 @@ const POSITIONS: [&str; 2] = ["position", "positions"];
 const VELOCITIES: [&str; 2] = ["velocity", "velocities"];
 
 impl Places {
-    /// Finds the position of each joint among the names of a message's values, and the velocities if all joints have
-    /// one.
+    /// Finds the position of each joint among the names of a message's values, and its velocity if all joints have a
+    /// velocity there.
     pub(super) fn find_joints(&mut self, fields: &[String], joints: &[String]) -> Result<(), InputError> {
         if self.state == State::Named && self.fields == fields {
             return Ok(());
@@ -53,9 +53,9 @@ impl Places {
         Ok(())
     }
 
-    /// Finds the joints among the names of values that are joints: positions, and velocities if there are twice as many
-    /// values. Returns false if no joint is named, so that the values are in the chain's order. Refuses the names of a
-    /// rotation.
+    /// Finds the joints among the names of values that are all joints: positions, and velocities, too, if there are
+    /// twice as many values. Returns false if no value has the name of a joint, so that the values are in the chain's
+    /// order. Refuses the names of a rotation.
     pub(super) fn find_joints_if_named(&mut self, fields: &[String], joints: &[String]) -> Result<bool, InputError> {
         if self.state != State::Nothing && self.fields == fields {
             return Ok(self.state == State::Named);
@@ -159,10 +159,11 @@ fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     })
 }
 
-/// Words that stand before the letter in the name of a quaternion's value.
+/// Words that stand before the last letter, x, y, z or w, in the name of a quaternion's value.
 const QUATERNIONS: [&str; 4] = ["q", "quat", "quaternion", "orientation"];
 
-/// True if a value belongs to a quaternion: by its own name, such as `qx` or `orientation.w`, or as one of four x y z w.
+/// True if a value belongs to a quaternion. Its own name may tell, such as `qx` or `orientation.w`, or it is one of
+/// four names that differ only in their last letter x, y, z or w.
 fn is_of_quaternion(field: &str, fields: &[String]) -> bool {
     let Some((stem, letter)) = field.char_indices().next_back().map(|(at, last)| (&field[..at], last)) else {
         return false;
@@ -179,11 +180,11 @@ fn is_of_quaternion(field: &str, fields: &[String]) -> bool {
             .all(|&letter| fields.iter().any(|other| is_of(other, letter)))
 }
 
-/// Last letters of the names of a pose's values, whatever stands before them.
+/// Last letters of the names of a pose's values, in the order of the values, whatever stands before the letters.
 const LAST_LETTERS: [u8; 7] = *b"xyzxyzw";
 
-/// Refuses the names of a pose's values if they tell another order, such as a quaternion w x y z, or name joints. Accepts
-/// names that tell no order.
+/// Refuses the names of a pose's values if they name joints, or if their last letters tell another order than x y z, x
+/// y z w. An example is a quaternion w x y z. Accepts names whose last letters tell no order.
 pub(super) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Result<(), InputError> {
     let Some(names) = fields.get(..LAST_LETTERS.len()) else {
         return Ok(());

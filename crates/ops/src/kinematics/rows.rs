@@ -95,7 +95,8 @@ impl Reason {
     }
 }
 
-/// A sample that can't be used, displayed with the name of the value at fault.
+/// A sample of a message that can't be used. It is displayed with the name of the joint, or of the pose's value, at
+/// fault.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedRow<'a> {
     /// Index of the row in the message.

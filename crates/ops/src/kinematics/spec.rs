@@ -146,7 +146,7 @@ impl Spec {
 }
 
 impl Channels {
-    /// Checks that the range has one of the two allowed widths.
+    /// Checks that the range of values `first..end` has one of the two `widths`.
     fn new([first, end]: [usize; 2], widths: [usize; 2]) -> Result<Self, String> {
         if widths.contains(&end.saturating_sub(first)) {
             return Ok(Self { first, end });
@@ -180,7 +180,7 @@ fn plausible(joint: &Joint) -> [f64; 2] {
     }
 }
 
-/// Number of values that `from` takes by name; `None` if it names none.
+/// Number of values of a sample that `from` takes by their names; `None` if `from` names no values.
 fn width_of(from: Option<&FromConfig>) -> Option<usize> {
     let from = from?;
     let names = from.names.as_ref()?;
@@ -204,7 +204,8 @@ fn check_products(entry: &KinematicsEntry) -> Result<(), String> {
     }
 }
 
-/// Checks the prefix of the names of an entry's outputs. An error has the key that gives the prefix.
+/// Checks the prefix of the names of an entry's outputs. An error has the key that gives the prefix, `name` or `chain`,
+/// and the problem.
 pub(super) fn check_name(entry: &KinematicsEntry) -> Result<(), (&'static str, String)> {
     let name = entry.own_name();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

@@ -211,7 +211,7 @@ fn width_with(message: &Message, end: usize) -> Result<usize, InputError> {
     }
 }
 
-/// The length of the last axis of a message's shape; `None` without a shape.
+/// The length of the last axis of a message's shape; `None` if the message has no shape.
 fn last_side(message: &Message) -> Option<usize> {
     let side = *message.header.shape.get()?.last()?;
     usize::try_from(side).ok()

@@ -73,14 +73,15 @@ pub struct Channel<'a> {
 /// Lag of one channel behind another, and the evidence for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// Delay of the second channel behind the first, ms; negative if it is ahead. This is its `latency_ms`, if that of the
-    /// first channel is 0.
+    /// Delay of the second channel behind the first, ms; negative if the second channel is ahead. It is the `latency_ms` to
+    /// configure for the second channel if the `latency_ms` of the first channel is 0.
     pub lag_ms: f64,
-    /// Correlation of the channels at `lag_ms`, at most 1.
+    /// Correlation of the channels at `lag_ms`: the height of the parabola through the highest value of `curve` and its neighbours.
     pub peak: f64,
-    /// Highest peak outside the lobe of the main peak: its lag, ms, and its correlation. `None` if there is none.
+    /// Highest peak of `curve` outside the lobe of the main peak: its lag, ms, and its correlation. `None` if there is none.
     pub second: Option<(f64, f64)>,
-    /// Standard deviation of the correlation by chance: of channels that move as much and have nothing to do with each other.
+    /// Standard deviation of the correlation by chance: of channels that move as these two do, and have nothing to do with each
+    /// other.
     pub noise: f64,
     /// Correlation at every lag of the range.
     pub curve: Curve,
@@ -127,11 +128,13 @@ pub enum LatencyError {
         needed: usize,
     },
     /// The time that both channels cover is too short for the range of lags.
-    #[error("the channels have {common_s:.1} s in common (needed: {needed_s:.1} s, four times the greatest lag)")]
+    #[error(
+        "the channels have {common_s:.1} s in common (needed: {needed_s:.1} s, four times the greatest lag: a longer recording, or a narrower range)"
+    )]
     Short {
         /// Time that both channels cover, s.
         common_s: f64,
-        /// Common time from which on a lag is searched, s: about four times the greatest lag.
+        /// Least time in common with which a lag is searched, s: about four times the greatest lag.
         needed_s: f64,
     },
     /// The time that both channels cover has too many steps to compute.
@@ -183,14 +186,16 @@ pub enum LatencyError {
         trough_ms: f64,
     },
     /// The correlation is highest at an end of the range, so the true lag may lie outside.
-    #[error("the correlation is highest at {lag_ms:.1} ms, an end of the range (allowed: a peak within it)")]
+    #[error(
+        "the correlation is highest at {lag_ms:.1} ms, an end of the range (needed: a peak within it; try a wider range)"
+    )]
     AtEnd {
-        /// Lag at that end of the range, ms.
+        /// Lag at the end of the range where the correlation is highest, ms.
         lag_ms: f64,
     },
-    /// The correlation is about as high at another lag, as of a movement that repeats itself.
+    /// The correlation is about as high at a second lag, as with a movement that repeats itself.
     #[error(
-        "a peak of {peak:.2} at {lag_ms:.1} ms and one of {second:.2} at {second_ms:.1} ms: a movement that repeats itself (allowed: a second peak of {allowed:.2} of the first)"
+        "a peak of {peak:.2} at {lag_ms:.1} ms and one of {second:.2} at {second_ms:.1} ms: a movement that repeats itself (allowed: a second peak of {allowed:.2} of the first; take a narrower range, or a movement that does not repeat)"
     )]
     Ambiguous {
         /// Correlation at the highest peak.

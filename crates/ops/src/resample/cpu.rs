@@ -20,7 +20,7 @@ pub struct ResampleCounters {
     /// Number of samples that were dropped because they have a NaN or an infinity, or are not the rotation that a group
     /// needs.
     pub dropped_nonfinite: u64,
-    /// Number of targets without a valid value because the type can't hold the result; `invalid` counts them, too.
+    /// Number of targets without a valid value because the batch's type can't hold the result; `invalid` counts these targets, too.
     pub dropped_overflow: u64,
 }
 

@@ -135,7 +135,7 @@ pub enum TrajectoriesError {
         values: usize,
     },
     /// The metadata does not say how many values a sample has.
-    #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the values of a sample)")]
+    #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the number of values of a sample)")]
     Dim,
     /// No row with samples has `dim` values for each of its timestamps.
     #[error("metadata `dim` fits no row: {0}")]

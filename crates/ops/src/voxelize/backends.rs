@@ -21,7 +21,7 @@ pub(super) enum Clouds<'a> {
     Waiting(&'a [usize], &'a [Message]),
 }
 
-/// The two implementations, and the layout, refused clouds and counts of the last grid.
+/// The CPU's and the device's implementation, with the layout, the refused clouds and the counts of the last grid.
 pub(super) struct Backends {
     pub(super) cpu: CpuVoxelizer,
     pub(super) gpu: Backend<GpuVoxelizer>,
@@ -108,7 +108,7 @@ impl Backends {
         }
     }
 
-    /// Writes the gathered grid. If the device fails, the CPU makes the grid again.
+    /// Writes the grid that was gathered from `clouds` to `payload`. If the device fails, the CPU makes the grid again.
     pub(super) fn write(&mut self, made: &mut GatherRecord, clouds: Clouds<'_>, payload: &mut Payload<'_>) {
         let mut writing = Writing {
             layout: self.layout,

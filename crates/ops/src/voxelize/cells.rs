@@ -47,8 +47,8 @@ impl CellSet {
         }
     }
 
-    /// Ranks the occupied cells, lists them in cell order, and returns their number. `at_most` is an upper bound of the
-    /// number.
+    /// Ranks the occupied cells, lists them in cell order, and returns their number. `at_most` is an upper bound of
+    /// this number.
     pub(super) fn rank(&mut self, at_most: usize) -> usize {
         let room = at_most + kernels::LIST_STEP;
         if self.list.len() < room {

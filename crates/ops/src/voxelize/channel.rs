@@ -19,12 +19,12 @@ pub enum Channel {
     Occupancy,
     /// The number of points in the cell.
     Count,
-    /// The mean of the field's usable values in the cell. `x`, `y`, `z` are the coordinates in the frame of the grid,
-    /// metres.
+    /// The mean of the usable values in the cell of the field with this name. The fields `x`, `y` and `z` are the
+    /// coordinates in the frame of the grid, metres.
     Mean(String),
-    /// The greatest of the field's usable values in the cell; 0 if none is usable.
+    /// The greatest of the usable values in the cell of the field with this name; 0 if none is usable.
     Max(String),
-    /// The least of the field's usable values in the cell; 0 if none is usable.
+    /// The least of the usable values in the cell of the field with this name; 0 if none is usable.
     Min(String),
 }
 
@@ -38,8 +38,8 @@ impl Channel {
         [Self::Occupancy, Self::Count].into_iter().chain(of_fields)
     }
 
-    /// The channel's name up to the `_`, and the field that the channel is computed from; `None` for `occupancy` and
-    /// `count`.
+    /// The channel's name up to the first `_`, such as `mean`, and the field that the channel is computed from; `None`
+    /// for `occupancy` and `count`.
     fn parts(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Occupancy => ("occupancy", None),
@@ -55,8 +55,8 @@ impl Channel {
         self.parts().1
     }
 
-    /// Adds the sums and extremes that the channel needs to `plan`, and returns the formula that makes the channel of
-    /// them.
+    /// Adds the sums and extremes that the channel needs to `plan`, and returns the formula that makes the channel's
+    /// value of these sums and extremes.
     fn output(&self, plan: &mut Plan) -> Output {
         match self {
             Self::Occupancy => Output::One,
@@ -96,7 +96,7 @@ pub(super) fn table_columns(plan: &Plan, outputs: &[Output]) -> Option<Vec<u8>> 
 pub(super) enum Output {
     One,
     Count,
-    /// The sum in the [`Plan`]'s plane with this index, divided by the cell's count of points.
+    /// The sum in the [`Plan`]'s plane with this index, divided by the number of values that are summed.
     Mean(usize),
     /// The greatest or least value with this index in [`Plan::extremes`].
     Extreme(usize),

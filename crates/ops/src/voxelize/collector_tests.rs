@@ -225,7 +225,7 @@ fn a_step_back_within_reset_ms_is_late_and_one_past_it_is_a_jump() {
     assert_eq!(c.grid(), Some((1499, vec![499, 0])));
 }
 
-/// Sends the first clouds of an input long after those of the other: that is not a clock jump.
+/// Sends the first clouds of an input long after the clouds of the other input: that is not a clock jump.
 #[test]
 fn an_input_that_is_held_up_for_long_is_no_clock_jump() {
     let mut c = collector(2, Some(150.0));
@@ -273,7 +273,8 @@ fn an_input_from_far_ahead_never_stalls_the_others() {
     assert_eq!(c.arrived(A, i64::MIN), Jumped { dropped: 1 });
 }
 
-/// Checks that an offset between the clocks of two inputs is not taken for an input whose stamps have advanced.
+/// Checks that an offset between the clocks of two inputs is not mistaken for stamps of one input that advanced by 10
+/// `reset_ms`.
 #[test]
 fn clocks_that_are_apart_are_not_clouds_that_come_on() {
     let mut c = collector(3, Some(50.0));

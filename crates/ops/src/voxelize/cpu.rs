@@ -117,8 +117,8 @@ impl CpuVoxelizer {
     /// order of the messages and of their points does not matter.
     ///
     /// A message is handed to `refused` if it is not a cloud, or lacks a field that a channel is computed from. So is a
-    /// cloud if the type of a field does not go with the earlier clouds, or if the grid would have more than 2^22
-    /// points. The grid is made of the other messages.
+    /// cloud with which the grid would have more than 2^22 points, or with a field whose type is summed with another
+    /// scale than in earlier clouds. The grid is made of the other messages.
     ///
     /// # Panics
     /// If an index is not the index of an input.
@@ -299,8 +299,8 @@ impl CpuVoxelizer {
         self.spec.fields()
     }
 
-    /// Number of values that the channels of each of the [`fields`](Self::fields) leave out: values of kept points that are
-    /// not finite, or beyond the bound.
+    /// Number of values that the channels of each of the [`fields`](Self::fields) leave out. These are values of kept
+    /// points that are not finite, or are beyond the bound in the field's description.
     pub fn unusable(&self) -> &[u64] {
         &self.unusable
     }

@@ -99,7 +99,7 @@ impl<'a> GatheredGrid<'a> {
         &self.backends.refused
     }
 
-    /// The columns and rows of the payload that [`write`](Self::write) needs.
+    /// The columns and the number of rows of the payload that [`write`](Self::write) needs.
     pub fn layout(&self) -> &Layout {
         &self.backends.output
     }
@@ -182,8 +182,8 @@ impl<'a> GatheredGrid<'a> {
         self.backends.cpu.fields()
     }
 
-    /// Number of values of kept points that the channels of each of the [`fields`](Self::fields) leave out: values that
-    /// are not finite, or beyond the bound. Known once the grid is written.
+    /// Number of values of kept points that the channels of each of the [`fields`](Self::fields) leave out. These are
+    /// values that are not finite, or are beyond the bound in the field's description. Known once the grid is written.
     pub fn unusable(&self) -> &[u64] {
         &self.backends.unusable
     }

@@ -7,7 +7,8 @@ robocache_stream::keys! {
     points_kept: i64,
     /// Number of points that were dropped because they are outside the grid.
     dropped_outside: i64,
-    /// Number of values of each field that the channels leave out: values that are not finite, or beyond the bound.
+    /// Number of values of each field that the channels leave out: values that are not finite, or beyond the bound of
+    /// the field's type.
     unusable: Vec<i64>,
     /// Number of values beyond the range of a dense grid's element type, written as its greatest or least value.
     saturated: i64,

@@ -60,8 +60,8 @@ impl Plan {
         self.fields.iter().filter(|field| field.mean).count()
     }
 
-    /// Adds the sum of a field or coordinate, and the count, to the plan: its mean needs both. Returns the index of the
-    /// sum's plane.
+    /// Adds the sum of a field or coordinate, and the count, to the plan, since a mean needs both. Returns the index of
+    /// the sum's plane.
     pub(super) fn sum_plane(&mut self, field: &str) -> usize {
         self.counts = true;
         let source = self.source(field, |field| field.mean = true);
@@ -81,8 +81,8 @@ impl Plan {
             .starts_with(&[Source::Axis(0), Source::Axis(1), Source::Axis(2)])
     }
 
-    /// Finds or adds the source with this name, and records that it is used: in `axes` for a coordinate, by calling
-    /// `need` for a field.
+    /// Finds the source with this name, or adds it, and records that it is used. For a coordinate it sets the entry of
+    /// `axes`; for a field it calls `need`.
     fn source(&mut self, name: &str, need: impl FnOnce(&mut NamedField)) -> Source {
         if let Some(axis) = ["x", "y", "z"].iter().position(|axis| *axis == name) {
             self.axes[axis] = true;

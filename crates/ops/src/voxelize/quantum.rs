@@ -1,5 +1,5 @@
-//! Integers in which the values of a field are summed: the nearest to `value * 2^s`, with s by the type of the field.
-//! No sum of a grid's points overflows.
+//! Integers in which the values of a field are summed: the nearest to `value * 2^s`, where s depends on the type of the
+//! field. No sum of a grid's points overflows.
 
 use robocache_device::Dtype;
 

@@ -33,7 +33,7 @@ pub enum CloudError {
         wide: bool,
     },
     /// The grid has more points with this cloud than a grid can have.
-    #[error("{points} points in one grid are too many (at most 2^22)")]
+    #[error("{points} points in one grid are too many (allowed: 2^22; thin the clouds, or take fewer `inputs`)")]
     TooMany {
         /// Number of points of the grid with this cloud.
         points: usize,
@@ -151,8 +151,8 @@ impl GridClouds {
         self.wide.resize(plan.fields.len(), None);
     }
 
-    /// Adds a cloud, if its fields and the number of its points go with the clouds before. A refused cloud changes
-    /// nothing.
+    /// Adds a cloud, if its fields can be summed with those of the clouds before, and if the grid does not get too many
+    /// points. A refused cloud changes nothing.
     pub(super) fn add(&mut self, spec: &Spec, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
         spec.check(cloud)?;
         let points = self.points + cloud.len();

@@ -27,9 +27,9 @@ pub(super) struct Sums {
 
 /// Values of a field in a block of points.
 struct FieldBlock {
-    /// Values for the extremes; NaN if unusable.
+    /// Values from which the extremes are taken; NaN if unusable.
     values: [f32; BLOCK],
-    /// Values for the mean; 0 if unusable.
+    /// Values from which the mean is computed; 0 if unusable.
     exact: [f64; BLOCK],
     /// Values scaled and rounded to the integers that are summed.
     fixed: [i64; BLOCK],
@@ -128,7 +128,7 @@ impl Sums {
         }
     }
 
-    /// The value of 1 in the sum of a source: 2^-s.
+    /// The value that 1 stands for in the integer sum of a source: 2^-s.
     pub(super) fn unit(&self, source: Source) -> f64 {
         quantum::power_of_two(-match source {
             Source::Axis(axis) => self.axis_bits[axis],

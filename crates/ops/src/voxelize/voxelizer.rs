@@ -89,21 +89,24 @@ pub enum DroppedCloud {
     /// The stamp, ns, is out of range.
     #[error("stamp {0} ns is out of range (allowed: +-2^61): stamps are ns since 1970")]
     Stamp(i64),
-    /// A newer cloud of the same input came before the other inputs had clouds.
-    #[error("a newer cloud of this input came before the other inputs had clouds: the older cloud is in no grid")]
+    /// A newer cloud of the same input arrived before a grid was made, and takes the place of this cloud.
+    #[error(
+        "a newer cloud of this input came before the other inputs had clouds: the older cloud is in no grid (`max_wait_ms` limits the wait)"
+    )]
     Superseded,
     /// The cloud is not newer than the last cloud of its input that is in a grid.
     #[error(
         "a cloud is dropped: its stamp is not newer than that of a grid's cloud of this input (needed: ascending stamps)"
     )]
     Late,
-    /// The cloud still waited at the end: for clouds of other inputs, or for a cloud from after the last grid.
+    /// The cloud still waited when the run ended: for clouds of other inputs, or for a cloud that is newer than the
+    /// last grid.
     #[error("a cloud still waited for other clouds at the end, and is in no grid")]
     Left,
     /// A clock was set back: this number of waiting clouds with stamps of the former clock are in no grid.
-    #[error("the clock was set back{}", match .0 {
+    #[error("the clock was set back by more than `reset_ms`: grids begin anew by its new stamps{}", match .0 {
         0 => String::new(),
-        clouds => format!(": {clouds} clouds from before are in no grid"),
+        clouds => format!(", and {clouds} clouds from before are in no grid"),
     })]
     Jumped(usize),
 }
@@ -252,7 +255,7 @@ impl Voxelizer {
     }
 
     /// Chooses whether grids stay on [`output_gpu`](Self::output_gpu), from the next grid on. If `stays`, this device
-    /// makes all grids that are not too small.
+    /// makes all grids but those whose clouds are too small for a device.
     pub fn leave_on_device(&mut self, stays: bool) {
         self.backends.stays_on_device = stays;
     }

@@ -39,8 +39,8 @@ pub struct DeviceField<'a> {
 /// The error of a field that does not lie within the buffer, or is not aligned to its type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "field `{name}` of {points} points, {dtype} at byte {at} and every {stride} bytes, does not fit a buffer of \
-     {capacity} bytes (allowed: aligned to its type, and within the buffer)"
+    "field `{name}` of {points} points, {dtype} at byte {at} and every {stride} bytes, in a buffer of {capacity} \
+     bytes (allowed: both multiples of the type's size, and the last value within the buffer)"
 )]
 pub struct DeviceCloudError {
     /// Name of the field that does not fit.
@@ -138,7 +138,8 @@ impl<'a> DeviceCloud<'a> {
     /// The field `name` of the cloud.
     ///
     /// # Errors
-    /// [`PointCloudError::Missing`] if the cloud lacks the field; [`PointCloudError::Twice`] if a tensor has two.
+    /// [`PointCloudError::Missing`] if the cloud lacks the field; [`PointCloudError::Twice`] if a tensor has two fields of this
+    /// name.
     pub fn field(&self, name: &str) -> Result<DeviceField<'a>, PointCloudError> {
         match self.fields {
             Fields::Listed(fields) => {

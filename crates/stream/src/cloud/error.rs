@@ -8,7 +8,8 @@ use robocache_yaml::listed;
 pub enum PointCloudError {
     /// A tensor has no `fields`, the names of its columns, and its shape is not `[N, 3]`.
     #[error(
-        "a tensor without `fields` must have the `shape` [N, 3], x y z, but its shape is {shape:?} and its length {length}"
+        "a tensor without `fields`, of `shape` {shape:?} and {length} values (allowed: the `shape` [N, 3], x y z; otherwise the \
+         names of its columns in `fields`)"
     )]
     NoFields {
         /// Received `shape`; empty if the message has none.
@@ -17,7 +18,7 @@ pub enum PointCloudError {
         length: usize,
     },
     /// The shape is not `[points, fields]`.
-    #[error("shape {shape:?} does not fit: {length} elements with {fields} fields must be [{}, {fields}]", length / fields)]
+    #[error("`shape` {shape:?} for {length} values of {fields} `fields` (allowed: [{}, {fields}])", length / fields)]
     Shape {
         /// Received `shape`.
         shape: Vec<i64>,
@@ -27,7 +28,7 @@ pub enum PointCloudError {
         fields: usize,
     },
     /// The elements are not a whole number of points.
-    #[error("{length} elements are not a whole number of points of {fields} fields")]
+    #[error("{length} values are not a whole number of points of {fields} `fields` (allowed: {fields} values a point)")]
     Length {
         /// Number of elements in the message.
         length: usize,
@@ -59,10 +60,12 @@ pub enum PointCloudError {
         name: String,
     },
     /// The points are in memory of a device, and the operation needs them on the host.
-    #[error("the points are in the memory of a device (allowed: in host memory)")]
+    #[error(
+        "the points are in the memory of a device (allowed: in host memory, as by `residence: host` of the sender)"
+    )]
     OnDevice,
     /// A column does not have one number for each point.
-    #[error("column `{name}` has {length} values of {dtype} for {rows} points (one number for each point)")]
+    #[error("column `{name}` has {length} values of {dtype} for {rows} points (allowed: one number for each point)")]
     Column {
         /// Name of the column.
         name: String,

@@ -27,7 +27,7 @@ pub(super) struct Batch {
     pub rows: RecordBatch,
     /// Differences of each row's metadata from the metadata in the schema; empty if no row differs.
     pub differences: Vec<Vec<Change>>,
-    /// The elements of the payload's columns, if they were left in the file.
+    /// The elements of the payload's columns that were left in the file; `None` if the whole batch is in memory.
     pub left: Option<Elements>,
 }
 

@@ -25,15 +25,15 @@ pub enum WriteError {
         source: io::Error,
     },
     /// The stream has a file in the folder already, which is not overwritten.
-    #[error("{}: the file exists (allowed: a folder without a recording of this stream)", path.display())]
+    #[error("{}: the file exists (allowed: a folder without a recording of this stream: name another, or remove the file)", path.display())]
     Exists {
         /// Existing file of the stream.
         path: PathBuf,
     },
     /// The folder has a recording of another run.
     #[error(
-        "{} belongs to {} (allowed: a folder without a recording, such as one with `{{start}}` in its path; a restart in the \
-         same dataflow continues the recording)",
+        "{} belongs to {} (allowed: a folder without a recording, such as one with `{{start}}` in its path, or remove \
+         it; a restart in the same dataflow continues the recording)",
         path.display(),
         of.as_ref().map_or_else(|| "a recording whose run is not known".to_owned(), |of| format!("the run {of}"))
     )]
@@ -44,7 +44,7 @@ pub enum WriteError {
         of: Option<String>,
     },
     /// Another process records the stream.
-    #[error("{}: another process is recording it (allowed: one recorder for each stream of a recording)", path.display())]
+    #[error("{}: another process is recording it (allowed: one recorder for each stream of a recording; end the other, or name another folder)", path.display())]
     Busy {
         /// File of the stream that the other process has locked.
         path: PathBuf,
@@ -59,7 +59,8 @@ pub enum WriteError {
     },
     /// The columns of a message differ from those of the first message of its stream.
     #[error(
-        "stream `{stream}`: {what} {came}, and the first message of the recording has {recorded} (allowed: the same in every message)"
+        "stream `{stream}`: {what} {came}, and the first message of the recording has {recorded} (allowed: the same in every message; \
+         send others as another output)"
     )]
     Misfit {
         /// Name of the stream.
@@ -93,7 +94,11 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A file of a stream is missing, although later files of the stream exist.
-    #[error("{}: the file is missing, although later files of this stream exist: its messages can't be read", path.display())]
+    #[error(
+        "{}: the file is missing, although later files of this stream exist: its messages can't be read (needed: all files, as \
+         they were recorded)",
+        path.display()
+    )]
     MissingFile {
         /// Missing file.
         path: PathBuf,
@@ -105,13 +110,16 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// A file has no column `arrival_ns`, which the order of arrivals needs.
-    #[error("{}: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order of stamps)", path.display())]
+    #[error(
+        "{}: no column `arrival_ns` (allowed: a recording that has it in every stream; otherwise the order `stamp`)",
+        path.display()
+    )]
     NoArrivals {
         /// File without the column.
         path: PathBuf,
     },
     /// The file is not an Arrow IPC file.
-    #[error("{}: not an Arrow IPC file (allowed: a file that starts with `ARROW1`)", path.display())]
+    #[error("{}: not an Arrow IPC file (allowed: a file that starts with `ARROW1`; move any other out of the folder)", path.display())]
     NotArrow {
         /// File that does not start with `ARROW1`.
         path: PathBuf,

@@ -1,4 +1,5 @@
-//! The framing of an Arrow IPC file: `ARROW1`, a stream of messages, an end marker, and a footer with the offset of each batch.
+//! The framing of an Arrow IPC file: `ARROW1`, a stream of Arrow messages, an end marker, and a footer with the offset of each
+//! batch.
 //!
 //! The Arrow crate encodes and decodes the messages. Two things that it lacks are here: a footer in a file that still grows,
 //! and reading a file without one.
@@ -25,7 +26,7 @@ use std::sync::Arc;
 pub(super) const START: [u8; 8] = *b"ARROW1\0\0";
 const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// End marker of the stream: a continuation marker and a length of 0.
+/// End marker of the Arrow stream: a continuation marker and a length of 0.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// Size of the part behind the footer, bytes: the length of the footer, and the magic.
 const TAIL: usize = 4 + MAGIC.len();
@@ -33,12 +34,12 @@ const TAIL: usize = 4 + MAGIC.len();
 pub(super) const BLOCK: usize = size_of::<Block>();
 /// Longest footer that is read without a check for the end marker before it, bytes.
 const SHORT_FOOTER: u64 = 1 << 20;
-/// The longest header of a message, bytes. In earlier versions the header of a batch holds the metadata of all its rows, each of at
-/// most [`MOST_METADATA`].
+/// The longest header of an Arrow message, bytes. In earlier versions the header of a batch holds the metadata of all its rows,
+/// each of at most [`MOST_METADATA`].
 const LONGEST_HEADER: u64 = 64 << 20;
-/// Greatest size of one message's metadata as text, bytes.
+/// Greatest size of one recorded message's metadata as text, bytes.
 pub(super) const MOST_METADATA: usize = 16 << 20;
-/// Alignment of the buffers in the body of a message, bytes.
+/// Alignment of the buffers in the body of an Arrow message, bytes.
 const ALIGNMENT: i64 = 8;
 /// Greatest number of bytes of a body that do not belong to any of its buffers.
 const PADDING: u64 = 4096;
@@ -48,7 +49,8 @@ const SHORT_BODY: u64 = 1 << 16;
 /// Key in the metadata of a footer that marks the file as unfinished. The final footer of a file lacks this key.
 const OPEN: &str = "robocache.open";
 
-/// Appends the end marker of the stream, and a footer that lists `blocks`. If `goes_on`, the footer marks the file as unfinished.
+/// Appends the end marker of the Arrow stream, and a footer that lists `blocks`. If `goes_on`, the footer marks the file as
+/// unfinished.
 pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], goes_on: bool) {
     let mut builder = FlatBufferBuilder::new();
     let dictionaries = builder.create_vector::<Block>(&[]);
@@ -79,7 +81,7 @@ pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], 
     out.extend_from_slice(MAGIC);
 }
 
-/// Returns the footer's entry for the message `bytes` at `offset` in a file.
+/// Returns the footer's entry for the Arrow message `bytes` at `offset` in a file.
 pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
     let header = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     let metadata = 8 + header as usize;
@@ -91,7 +93,7 @@ pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
 /// Every read passes its offset to the operating system, because a forked process shares the position of the file.
 pub(super) struct Messages {
     file: Arc<File>,
-    /// Offset of the next message in the file, bytes.
+    /// Offset of the next Arrow message in the file, bytes.
     pub at: u64,
     len: u64,
     /// Contents of the footer; `None` if the file has no valid footer.
@@ -117,16 +119,16 @@ struct Span {
     len: u64,
 }
 
-/// The reason why the next message can't be read.
+/// The reason why the next Arrow message can't be read.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The end marker of the Arrow stream follows, so the file has no further message.
     End,
-    /// The bytes that follow are not a whole message; the text is the reason.
+    /// The bytes that follow are not a whole Arrow message; the text is the reason.
     Torn(String),
-    /// The message is whole, but its contents are not valid; the text is the reason.
+    /// The Arrow message is whole, but its contents are not valid; the text is the reason.
     Bad(String),
-    /// The contents of the message are compressed, with the codec of this name.
+    /// The contents of the Arrow message are compressed, with the codec of this name.
     Compressed(&'static str),
     Io(io::Error),
 }
@@ -163,7 +165,7 @@ enum Body {
 }
 
 impl Frame {
-    /// Parses the header of the message, which describes its body.
+    /// Parses the header of the Arrow message, which describes its body.
     pub(super) fn header(&self) -> Result<Message<'_>, Stop> {
         root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
     }
@@ -203,8 +205,8 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// Reads elements from the file into `into`. `place` is the slice of the returned body that has zeros in place of these
-    /// elements.
+    /// Reads elements from the file into `into`. `place` is the slice, in the body that `Frame::body` returned, that has zeros in
+    /// place of these elements.
     pub(super) fn read(&self, place: &[u8], into: &mut HostBuf) -> io::Result<()> {
         into.resize(place.len());
         if place.is_empty() {
@@ -217,8 +219,8 @@ impl Elements {
     }
 }
 
-/// Opens the messages of a file; `None` if the file is not an Arrow IPC file. A file that breaks off within its first bytes has no
-/// messages.
+/// Opens the Arrow messages of a file; `None` if the file is not an Arrow IPC file. A file that breaks off within its first bytes
+/// has no messages.
 pub(super) fn open(file: File) -> io::Result<Option<Messages>> {
     let len = file.metadata()?.len();
     let footer = footer(&file, len)?;
@@ -290,7 +292,7 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 }
 
 impl Messages {
-    /// Leaves the elements of the long batches that follow in the file until their message is read.
+    /// Leaves the elements of the long batches that follow in the file until they are read.
     pub(super) fn leave_elements(&mut self) {
         self.leaves_elements = true;
     }
@@ -305,7 +307,7 @@ impl Messages {
         self.footer.as_ref().is_some_and(|footer| footer.is_open)
     }
 
-    /// The number of bytes from the next message to the end of the file.
+    /// The number of bytes from the next Arrow message to the end of the file.
     pub(super) fn left(&self) -> u64 {
         self.len.saturating_sub(self.at)
     }
@@ -323,7 +325,7 @@ impl Messages {
         next.is_some()
     }
 
-    /// Reads the next message, and moves behind it. After an error the position is unchanged.
+    /// Reads the next Arrow message, and moves behind it. After an error the position is unchanged.
     pub(super) fn next(&mut self) -> Result<Frame, Stop> {
         let mut prefix = [0; 8];
         if self.at == self.len {
@@ -369,7 +371,7 @@ impl Messages {
         Ok(Frame { header, body })
     }
 
-    /// Reads a body of `bytes` bytes at `at`, or leaves a long body in the file.
+    /// Reads the body of an Arrow message, `bytes` bytes at `at`, or leaves a long body in the file.
     fn body(&self, at: u64, bytes: u64) -> io::Result<Body> {
         if self.leaves_elements && bytes > SHORT_BODY {
             let (file, bytes) = (self.file.clone(), bytes as usize);
@@ -381,8 +383,8 @@ impl Messages {
     }
 }
 
-/// Returns the length of a message's body, bytes. The length is checked against the buffers of the body, because a wrong length
-/// must not be allocated.
+/// Returns the length of an Arrow message's body, bytes. The length is checked against the buffers of the body, because a wrong
+/// length must not be allocated.
 fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     let batch = match message.header_type() {
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
@@ -449,7 +451,7 @@ pub(super) fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
     schema.endianness() == Endianness::Little && schema.fields().is_some_and(|fields| fields.iter().all(fits))
 }
 
-/// Offset and length of a buffer in the body of a message, bytes.
+/// Offset and length of a buffer in the body of an Arrow message, bytes.
 pub(super) type BufferRange = arrow_ipc::Buffer;
 
 /// True if every column of a batch has at most 2^31 - 1 rows and, if it has nulls, a null mask that covers all rows. Arrow's code

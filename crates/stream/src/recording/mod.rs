@@ -106,8 +106,9 @@ pub fn streams(folder: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
     Ok(files.into_keys().collect())
 }
 
-/// True if the arrival times of each stream's messages, ns, define an order of all messages. Every stream must have arrivals, which
-/// never descend within it. If all arrivals are equal, they define no order.
+/// True if the arrival times of the messages, ns, define an order of all messages. `streams` has the arrivals of each stream;
+/// `None` if it lacks them. Every stream must have arrivals, which never descend within it. If all arrivals are equal, they define
+/// no order.
 pub fn are_in_order<'a>(streams: impl IntoIterator<Item = Option<&'a [i64]>>) -> bool {
     let (mut first, mut differ, mut any) = (None, false, false);
     for arrivals in streams {

@@ -169,7 +169,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Copies all rows to a batch; the rows stay.
+    /// Copies the rows of all messages that wait to a batch, and keeps the messages.
     pub(super) fn batch(&self) -> Result<RecordBatch, ArrowError> {
         let common = &self.common;
         let payload = self.payload.iter().zip(common.parts.iter().map(|part| part.dtype));

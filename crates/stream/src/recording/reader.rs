@@ -96,7 +96,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Opens those streams of the recording in `folder` that can be opened, and returns an error for each other file.
+    /// Opens those streams of the recording in `folder` that can be opened. Also returns an error for each file that can't be
+    /// opened, or of which some columns are not read.
     ///
     /// # Errors
     /// If the folder can't be read or has no stream.
@@ -147,8 +148,8 @@ impl Reader {
         Ok(self)
     }
 
-    /// The names of the streams, sorted. [`next_into`](Self::next_into) returns indices in this order, which differs from the order
-    /// of a graph's inputs.
+    /// The names of the streams, sorted. [`next_into`](Self::next_into) returns indices in this order, which may differ from the
+    /// order of the inputs in a configuration.
     pub fn streams(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
@@ -198,8 +199,9 @@ impl Reader {
 }
 
 impl StreamFiles {
-    /// Opens the files that can be opened, to be read from the first one on. Returns an error for each other file, and no stream if
-    /// no file can be opened.
+    /// Opens those of `files` that can be opened, to be read from the first one on; the stream is `None` if none can be. Also
+    /// returns an error for each file that can't be opened, or of which some columns are not read. If `leaves_elements`, the
+    /// elements of long batches stay in their file until they are read.
     pub(super) fn open(name: &str, files: Vec<PathBuf>, leaves_elements: bool) -> (Option<Self>, Vec<ReadError>) {
         let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
         for path in files {
@@ -425,7 +427,7 @@ impl StreamFiles {
     fn decode(&self, frame: &Frame) -> Result<Decoded, Stop> {
         // The Arrow crate panics if damaged bytes make the parts of a batch contradict each other.
         let decoded = catch_unwind(AssertUnwindSafe(|| self.decode_whole(frame)));
-        decoded.unwrap_or_else(|_| Err(Stop::Bad("parts that do not fit each other".to_owned())))
+        decoded.unwrap_or_else(|_| Err(Stop::Bad("parts that contradict each other".to_owned())))
     }
 
     fn decode_whole(&self, frame: &Frame) -> Result<Decoded, Stop> {
@@ -445,7 +447,7 @@ impl StreamFiles {
         };
         let mut elements = Vec::new();
         if framing::lengths_fit(&batch, schema.fields(), &mut elements) == Some(false) {
-            return Err(bad("a column whose number of rows does not fit its buffers"));
+            return Err(bad("a column whose number of rows contradicts its buffers"));
         }
         elements.retain(|&(column, _)| plan.has_elements(column));
         let elements: Vec<framing::BufferRange> = elements.into_iter().map(|(_, part)| part).collect();
@@ -475,8 +477,8 @@ impl StreamFiles {
         Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
     }
 
-    /// Converts the reason why no message could be read at offset `at` to an error, and moves to the next batch that the footer
-    /// lists. The normal end of a file is not an error.
+    /// Converts the reason why no Arrow message could be read at offset `at` to an error, and moves to the next batch that the
+    /// footer lists. The normal end of a file is not an error.
     fn handle_stop(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
         let (path, expected, left) = (self.path.clone(), self.messages.expected(), self.messages.left());
         let unfinished = |path, problem| ReadError::Unfinished {
@@ -522,7 +524,8 @@ impl StreamFiles {
     }
 }
 
-/// Opens a file, and returns its Arrow messages from the first one on.
+/// Opens a file, and returns its Arrow messages from the first one on. If `leaves_elements`, the elements of long batches stay in
+/// the file until they are read.
 fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError> {
     let opened = file::open(path).and_then(framing::open).map_err(ReadError::io(path))?;
     let mut messages = opened.ok_or_else(|| ReadError::NotArrow { path: path.to_owned() })?;

@@ -10,9 +10,9 @@ use arrow_schema::{DataType, Field, Schema};
 use robocache_device::Dtype;
 use std::collections::HashMap;
 
-/// Key of the schema's metadata for a JSON object: all metadata of the first message without a key or column of their own. Also the
-/// name of the column of a row's differences from the first message, null without differences. Earlier versions had a list of the
-/// differences under this key in the custom metadata of a batch.
+/// Key, in the schema's metadata, of a JSON object with the first message's metadata that have no key or column of their own. The
+/// column of the same name has the differences of each row from the first message; null if there are none. Earlier versions had a
+/// list of the differences under this key in the custom metadata of a batch.
 pub(super) const METADATA: &str = "metadata";
 /// Key of a column's metadata for the name of the struct's field, if the column can't have that name.
 pub(super) const FIELD: &str = "field";

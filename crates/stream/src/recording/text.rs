@@ -133,7 +133,9 @@ fn changes_of(value: JsonValue) -> Result<Vec<Change>, String> {
         JsonValue::Null => Ok((key, None)),
         value => match value_of(value) {
             Some(value) => Ok((key, Some(value))),
-            None => Err(format!("`{key}` has a value that metadata can't have")),
+            None => Err(format!(
+                "`{key}` has a value that metadata can't have (allowed: a boolean, number or text, or a list of numbers or texts)"
+            )),
         },
     });
     changes.collect()
@@ -176,7 +178,8 @@ fn list(items: &[JsonValue]) -> Option<Value> {
     strings.or_else(integers).or_else(floats)
 }
 
-/// Converts an object of one entry that stands for a value that JSON has no form for, such as `{"float": "NaN"}`.
+/// Converts an object of one entry that stands for a value that JSON has no form for, such as `{"float": "NaN"}`. `None` for any
+/// other object.
 fn tagged(entries: &[(String, JsonValue)]) -> Option<Value> {
     let [(tag, content)] = entries else { return None };
     let parsed = |text: &JsonValue| text.text()?.parse().ok();

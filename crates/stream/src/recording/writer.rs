@@ -181,8 +181,8 @@ impl Writer {
     /// Checks that a stream of that name can be recorded.
     ///
     /// # Errors
-    /// If the name can't be a file name, or a recording of the stream exists; in a continued run, only if another process still
-    /// records the stream.
+    /// If the name can't be a file name, or a recording of the stream exists. A run that is continued may have such a recording:
+    /// there, it is an error only if another process still records the stream.
     pub fn can_record(&self, stream: &str) -> Result<(), WriteError> {
         let path = next_file(&self.folder, stream, self.goes_on)?;
         if path.exists() {
@@ -192,7 +192,7 @@ impl Writer {
     }
 
     /// Adds a message of `stream` that arrived at `now`, by the monotonic clock. The wait of a batch counts from `now`, and
-    /// `arrival_ns` is computed from it. The first message fixes the columns of the file. Metadata may change from message to
+    /// `arrival_ns` is computed from `now`. The first message fixes the columns of the file. Metadata may change from message to
     /// message.
     ///
     /// # Errors

@@ -183,7 +183,10 @@ impl FromConfig {
     fn check_names(&self, names: &NamesConfig, dim: Option<usize>) -> Result<(), FromError> {
         let refused = |key: &str, problem: String| Err(FromError::at(key, problem));
         let Some(dim) = dim else {
-            return refused("names", "points have no names (allowed: in a modality)".into());
+            return refused(
+                "names",
+                "points have no names (allowed: `from.names` of a modality)".into(),
+            );
         };
         check_path(&names.key).or_else(|problem| refused("names.key", problem))?;
         let (order, columns) = (&names.order, self.columns.len());

@@ -90,7 +90,8 @@ impl CloudFields {
 }
 
 impl Selection {
-    /// Creates a selection for samples of `dim` values.
+    /// Creates a selection for samples of `dim` values. `from` has the configured paths; `None` to recognise structs by their
+    /// fields.
     pub fn samples(dim: usize, from: Option<FromConfig>) -> Self {
         Self {
             samples: Some(Width::Of(dim)),
@@ -147,7 +148,7 @@ impl Selection {
 
     /// Sets the stamp of a message from another key of its metadata: from the key that `from` names, or from seconds under
     /// `timestamp` if the sender gave no `timestamp_ns`. [`Selector::read`] calls this; for a message of a recording the caller
-    /// must.
+    /// must call it.
     ///
     /// # Errors
     /// If the stamp that `from` names is missing or not a time. After an error the message has its earlier stamp.
@@ -272,7 +273,7 @@ pub struct Selector {
     /// Names of a sample's values; empty until a message gives them. They stay when the type of the payload changes: another type
     /// of list, even of an empty list, still has the same joints.
     names: Vec<String>,
-    /// Line for the log that `take_note` has not returned yet.
+    /// Line for the log that `take_note` has not returned yet; `None` if there is none.
     note: Option<String>,
     /// Lines of the log about recognised types that have been a `note` already; none becomes a note again.
     logged_notes: Vec<String>,
@@ -283,9 +284,10 @@ pub struct Selector {
 struct Plan {
     take: Take,
     stamp: Option<Stamp>,
-    /// Path of the coordinate frame's name.
+    /// Path of the coordinate frame's name; `None` if the payloads do not name a frame.
     frame: Option<Path>,
-    /// Line for the log that names the recognised type and the parts that are taken from it.
+    /// Line for the log that names the recognised type and the parts that are taken from it; `None` if no parts are taken from a
+    /// recognised type.
     recognised: Option<String>,
 }
 
@@ -293,7 +295,7 @@ struct Plan {
 pub enum Recognised {
     /// A `PointCloud2`, or a struct of points.
     Cloud,
-    /// A sample: the paths of its values, and the path of the list of their names, if there is one.
+    /// A sample: the paths of its values, and the path of the list of their names; `None` if there is no such list.
     Sample(Vec<&'static str>, Option<&'static str>),
 }
 
@@ -327,8 +329,8 @@ impl Selector {
         }
     }
 
-    /// Returns the line for the log that is new since the last call: the parts that are taken from a recognised struct, or the form
-    /// of a cloud's times. Each line is returned once.
+    /// Returns the line for the log that is new since the last call; `None` if there is none. It names the parts that are taken
+    /// from a recognised struct, or the form of a cloud's times. Each line is returned once.
     pub fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }

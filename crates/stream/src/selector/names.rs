@@ -86,7 +86,8 @@ impl Names {
         &self.order
     }
 
-    /// Sets `last` and `places` for the lists of a message. An element that is taken but missing is an error.
+    /// Finds the elements to take in the lists of a message, and sets `last` and `places`. An element that is to be taken but is
+    /// missing is an error.
     pub(super) fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (values, range) = self.path.list(payload)?;
         let is_last = self.has_places

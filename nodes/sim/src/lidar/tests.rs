@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 const T0: i64 = 1_700_000_000_123_456_789;
 
-/// The ray of a ring and column as a unit vector, by the platform's own functions.
+/// The ray of a ring and column as a unit vector, computed with the platform's own sine and cosine.
 fn ray(ring: usize, column: usize) -> [f64; 3] {
     let (sa, ca) = (azimuth_turns(column) * std::f64::consts::TAU).sin_cos();
     let (se, ce) = (elevation_turns(ring) * std::f64::consts::TAU).sin_cos();
@@ -16,7 +16,7 @@ fn norm<const N: usize>(v: [f64; N]) -> f64 {
     v.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// Signed distance from a point to a solid, m: negative inside, where a bound is enough.
+/// Signed distance from a point to a solid, m. Outside it is exact; inside it is negative, and may be only a bound of the distance.
 fn distance_to(solid: &Solid, p: [f64; 3]) -> f64 {
     match *solid {
         Solid::Sphere { centre, radius } => norm([0, 1, 2].map(|i| p[i] - centre[i])) - radius,

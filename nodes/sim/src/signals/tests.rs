@@ -93,8 +93,8 @@ fn the_grasp_is_a_timeline() {
     assert_eq!(at(56_000)[3], 0.0);
 }
 
-/// First and second differences stay inside the bounds and come near them: a bound that is far too wide would
-/// hide an interpolation that is wrong.
+/// First and second differences of the signals stay within the bounds of the derivatives, and come near them. A bound that is far
+/// too wide would hide an interpolation that is wrong.
 #[test]
 fn derivative_bounds_hold_and_are_close() {
     fn check<const N: usize>(f: impl Fn(i64) -> [f64; N], first: f64, second: f64, h_ns: i64) {
@@ -136,8 +136,8 @@ fn derivative_bounds_hold_and_are_close() {
     assert!(joint_7 <= JOINT_SPEED_MAX);
 }
 
-/// `2 acos |<q(t), q(t + h)>|` is the angle turned; the angle between the true middle and the geodesic's middle
-/// is at most `h^2 / 8` times the acceleration.
+/// `2 acos |<q(t), q(t + h)>|` is the angle by which the tool turns from t to t + h. The true orientation at t + h / 2 and the
+/// middle of the geodesic between both ends are at most `h^2 / 8` times the acceleration apart.
 #[test]
 fn tool_speed_and_acceleration_bounds_hold() {
     let h_ns = 20 * MS;

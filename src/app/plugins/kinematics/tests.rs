@@ -761,7 +761,7 @@ fn what_cannot_work_is_refused_with_the_key_and_what_is_allowed() {
         ),
         (
             &format!("[{{ {arm}, make: joints, inverse: {{ posture: 0.1 }} }}]"),
-            "kinematics: [0].inverse.posture: 0.1 with 2 joints and 6 rows that `task` and `weights` judge (allowed: more joints than rows)",
+            "kinematics: [0].inverse.posture: 0.1 with 2 joints and 6 rows that `task` and `weights` judge (allowed: more joints than rows, or no `posture`)",
         ),
         (
             &format!("[{{ {arm}, make: joints, inverse: {{ {in_x}, posture: 2 }} }}]"),
@@ -850,7 +850,7 @@ fn a_chain_that_is_wrong_is_refused_where_it_stands() {
         ),
         (
             "{ arm: { urdf: planar.urdf, base: base, tip: tip, limits: { elbw: [0, 1] } } }",
-            "limits of `elbw`, did you mean `elbow`? (allowed: shoulder, elbow)",
+            "`limits` names `elbw`, did you mean `elbow`? (allowed: shoulder, elbow)",
         ),
     ];
     for (chains, wanted) in cases {

@@ -47,7 +47,7 @@ struct Form {
     /// True if the messages are stacked. Otherwise their rows are put one after the other, and each message has its own number
     /// of rows.
     is_stacked: bool,
-    /// Shape of a message if messages are stacked, else of a row if messages are flat.
+    /// Shape of a message if messages are stacked, or of a row if messages are flat but not stacked. Empty if messages are structs.
     shape: Vec<i64>,
     columns: Vec<ColumnLayout>,
     /// Metadata keys that are copied to the output. They are equal in all messages of the stream.

@@ -20,7 +20,7 @@ pub(super) struct OutputMetadata {
     pub names: Vec<String>,
     pub offsets: Vec<i64>,
     pub layout: Layout,
-    /// Frame of the output's stream, from the stream's last message; `None` if the output has several streams.
+    /// Coordinate frame of the output's stream, from the stream's last message; `None` if the output has several streams.
     pub frame_id: Option<String>,
 }
 
@@ -84,8 +84,8 @@ impl Observe {
 }
 
 impl OutputMetadata {
-    /// Makes the metadata of each output of an aligner, in order. `has_frames` is true if each output has one stream, whose frame
-    /// it passes on.
+    /// Makes the metadata of each output of an aligner, in order. `has_frames` is true if each output has one stream, whose
+    /// coordinate frame (`frame_id`) it passes on.
     pub(super) fn of(aligner: &Aligner, has_frames: bool) -> Vec<Self> {
         let timeline = aligner.timeline();
         let published = aligner.outputs().iter().map(|output| {
@@ -140,8 +140,8 @@ impl OutputMetadata {
         true
     }
 
-    /// Publishes the window and the attached messages as `observation`, and the window alone if that is wanted. Its values are
-    /// computed once.
+    /// Publishes the window and the attached messages as `observation`, and the window alone if that is wanted. The window's values
+    /// are computed once for both.
     fn publish_whole(
         &self,
         window: &mut Window<'_>,
@@ -211,8 +211,9 @@ fn report(i: usize, window: &Window<'_>, watch: &mut Watch, out: &mut Outbox<'_>
     let overflows = modalities.zip(&masks.overflows);
     for (input, rows) in overflows.filter(|(_, rows)| **rows > 0) {
         let largest = dtype.largest();
-        let text =
-            format_args!("{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid");
+        let text = format_args!(
+            "{rows} rows of a window are past what {dtype} holds ({largest:e}): they are not valid (needed: smaller values, or a `dtype` that holds more)"
+        );
         out.fault(input, text);
     }
 }

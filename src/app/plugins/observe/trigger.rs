@@ -99,8 +99,8 @@ impl Observe {
     }
 }
 
-/// Reads the time that a request asks for, ns; `None` asks for the newest observation that is due. dora's own stamp does not
-/// count as such a time.
+/// Reads the time that a request asks for, ns; `None` asks for the newest observation that is due. A stamp that dora gave to a
+/// request without one does not count.
 ///
 /// # Errors
 /// A `timestamp_ns` that is not an integer.

@@ -34,9 +34,9 @@ enum Guilt {
 }
 
 impl Watch {
-    /// Returns the input that is most to blame for a missing observation, and the reason. The reason describes the trigger and
-    /// the streams that targets wait for: the guilty, the worst first, or all if none is guilty. `None` if all inputs are
-    /// closed.
+    /// Returns the input that is most to blame for a missing observation, and the reason. The reason describes the trigger, and the
+    /// streams that targets wait for. Of these streams it names those with a defect, the worst first, or all if none has a defect.
+    /// `None` if all inputs are closed.
     pub(super) fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<(usize, String)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         if !states.iter().any(|state| state.open) {
@@ -181,7 +181,8 @@ impl Watch {
     }
 
     /// Index of the stream whose clock is furthest ahead of the other streams, and its lead, ns. `None` if the lead is plausible
-    /// for streams with one clock. If arrivals are known, stamps minus arrivals are compared, without the time between samples.
+    /// for streams with one clock. If arrivals are known, stamps minus arrivals are compared, so that the time between samples does
+    /// not count.
     fn ahead_of_all(&self, timeline: &Timeline) -> Option<(usize, i64)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         let open: Vec<usize> = (0..states.len()).filter(|&i| states[i].open).collect();
@@ -189,7 +190,8 @@ impl Watch {
         leads.filter(|&(_, ns)| ns > APART_NS).max_by_key(|&(_, ns)| ns)
     }
 
-    /// The reason why a stream is not valid: it is closed or silent, or its unit, a clock offset or a limit.
+    /// The reason why a stream is not valid. It may be closed or silent, its stamps may be wrong, or its clock may differ from
+    /// another stream's. Otherwise a limit such as `max_age_ms` is exceeded, or its samples come too late or are missing.
     fn why_invalid(&self, i: usize, now: Instant, start: Instant, timeline: &Timeline) -> String {
         let (stream, state) = (&self.streams[i], timeline.stream(i));
         if !state.open {

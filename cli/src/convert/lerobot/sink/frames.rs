@@ -9,6 +9,8 @@ use crate::convert::lerobot::settings::longest;
 use crate::convert::lerobot::stream::{FeatureContent, FoundSamples};
 
 impl Sink {
+    /// Writes an observation as a frame of the dataset, or leaves it out if it has invalid values that `on_invalid` refuses. `fps` is
+    /// the dataset's number of frames a second. A part is a modality of the observation or, with the indices after these, a stream.
     pub(super) fn frame(&mut self, observation: &Observation, fps: u32) -> eyre::Result<()> {
         self.counts.observations += 1;
         let target_ns = observation.target_ns;

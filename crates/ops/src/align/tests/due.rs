@@ -194,8 +194,8 @@ fn reorder_holds_a_target_back_until_late_samples_are_in_their_place() {
     t.push("a", 25, 5.0, &["10: a=2.5@1"]);
 }
 
-/// The target of 10 ms lies between the samples of 8 and 20 ms. It waits as long as a sample such as that of 12 ms may come between
-/// them.
+/// The target of 10 ms lies between the samples of 8 and 20 ms. It waits as long as another sample, such as one of 12 ms, may still
+/// come between these two.
 #[test]
 fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
     let mut t = Script::new("", &["input: a, interpolation: linear, reorder_ms: 15"]);

@@ -265,7 +265,7 @@ fn with_max_wait_a_stamp_ten_seconds_ahead_of_every_stream_is_aside() {
     assert_eq!(t.timeline.aside_ns(0), Some(10_001 * MS));
 }
 
-/// A stream whose clock is set back alone is behind from then on, and the others go on.
+/// A stream whose clock alone is set back stays behind the other streams, and observations go on with the others.
 #[test]
 fn a_stream_that_is_set_back_alone_does_not_silence_the_others() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -286,7 +286,7 @@ fn a_stream_that_is_set_back_alone_does_not_silence_the_others() {
     );
 }
 
-/// `b` jumps an hour ahead once and dies, in the moment after its first sample or later: nobody waits for an hour.
+/// `b` sends one sample an hour ahead, and then none for 10 s: targets go on with `a`, and don't wait for an hour.
 #[test]
 fn a_stream_alone_in_the_future_does_not_lead() {
     let hour = 3_600_000;
@@ -349,7 +349,8 @@ fn the_clock_moves_to_a_stream_aside_that_goes_on_alone() {
     t.push("b", hour + 110, 11.0, &["3600090: a=2@3600080 b=9@0 late=1 epoch=1"]);
 }
 
-/// Targets follow a stream that is 5 s ahead; it stops, and comes back.
+/// Targets follow `b`, which is 5 s ahead. `b` stops, so the grid's clock moves to `a`. When `b` comes back, it is left aside while
+/// it is more than a second ahead.
 #[test]
 fn a_leader_that_stops_is_left_aside() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -529,7 +530,8 @@ fn a_stream_that_is_not_waited_for_makes_nothing_due() {
     t.close("b", &[]);
 }
 
-/// The grid's clock does not move for a few late samples. A million periods of eleven days are more nanoseconds than int64 holds.
+/// The grid's clock does not move for a few late samples. The time between two observations, a million periods of eleven days, is
+/// more nanoseconds than int64 holds.
 #[test]
 fn observations_further_apart_than_time_goes_leave_nobody_behind() {
     let mut t = Script::new(

@@ -1,4 +1,5 @@
-//! The first target: the first one at or after the time at which every modality has a sample, or its wait ran out.
+//! The first target: the first time of the grid at which every modality has a sample, or has been waited for as long as
+//! `max_wait_ms`.
 
 use super::{MS, Notice, Script};
 
@@ -58,7 +59,8 @@ fn it_is_the_same_whichever_stream_comes_first() {
     t.push("a", 40, 1.5, &["40: a=1.5@0 b=2@9"]);
 }
 
-/// Targets start without waiting for a stream with `wait: false`, even if its first sample is there.
+/// Targets start at the first samples of the streams that are waited for, wherever the first sample of a stream with `wait: false`
+/// is.
 #[test]
 fn a_stream_that_is_not_waited_for_does_not_hold_it_up() {
     let mut t = Script::new("", &["input: a", "input: b, wait: false"]);
@@ -84,7 +86,8 @@ fn the_first_sample_is_the_earliest_and_not_the_first_to_come() {
     t.push("a", 30, 3.0, &["10: a=1@2"]);
 }
 
-/// Streams whose first samples are far apart have clocks that disagree; the past is not worth catching up with.
+/// The first target is at most a second behind the time that `max_wait_ms` makes due. If it would be further behind, the clocks of
+/// the streams disagree, and targets start at the newest one that is due.
 #[test]
 fn with_max_wait_it_is_no_more_than_a_second_behind() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);

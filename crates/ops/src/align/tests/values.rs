@@ -212,7 +212,8 @@ fn values_are_published_in_the_type_that_is_asked_for() {
     );
 }
 
-/// True if a sample with `value` is published in a group of two channels. Checks that the other group keeps its values.
+/// True if a group of two channels, one of which has `value`, is published in the type `E`, and not filled. Checks that the other
+/// group of the sample keeps its value.
 fn holds<E: Element>(value: f32) -> bool {
     let (out, masks) = observed::<E>([7.0, 2.0, value]);
     let fill = E::from_f32(0.1).to_f32();

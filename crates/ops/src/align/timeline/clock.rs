@@ -14,7 +14,8 @@ const DEFAULT_JUMP: i64 = 10_000_000_000;
 /// Number of samples of a stream, with no observation in between, from which on the grid's clock may move to the stream.
 const MOVING_SAMPLES: u32 = 8;
 
-/// Greatest distance ahead of the grid's clock, ns, at which targets follow a stream again that a move of the clock set aside.
+/// Greatest distance of a stream ahead of the grid's clock, ns, at which targets follow the stream again after a move of that clock
+/// set it aside.
 const MAX_LEAD_AGAIN: i64 = 1_000_000_000;
 
 /// Relation of a stream to G, the grid's clock: whether it is set aside as too far ahead, and how far it went on without an
@@ -26,7 +27,7 @@ pub(super) struct Pace {
     aside: Option<i64>,
     /// Newest time of the stream when targets last followed it, ns; `None` unless it is set aside.
     led_until: Option<i64>,
-    /// Number of samples since the last observation that advanced the stream. Samples that only catch up after a pause do not
+    /// Number of samples that advanced the stream since the last observation. Samples that only catch up after a pause do not
     /// count.
     samples: u32,
     /// Time by which the samples counted in `samples` advanced the stream, ns.
@@ -56,8 +57,9 @@ impl Pace {
         }
     }
 
-    /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless it only catches up after a pause.
-    /// Returns true if it counts. Before the sample, the grid's clock is `clock`; the longest pause to catch up with is `most` ns.
+    /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless the sample only catches up after a
+    /// pause. Returns true if the sample counts. Before the sample, the grid's clock is `clock`; the longest pause to catch up with
+    /// is `most` ns.
     fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, most: i64) -> bool {
         let pause = (self.missed - self.greatest).min(most);
         (self.missed, self.greatest) = (0, 0);
@@ -95,8 +97,8 @@ impl InputStream {
 
 impl Timeline {
     /// Sets the grid's clock, G, to the newest time of the streams that it follows. A stream that is set aside counts with its
-    /// newest time when targets followed it. Closed streams count only if no stream is waited for any more. Without any such time G
-    /// stays.
+    /// newest time when targets followed it. Closed streams count only if no stream is waited for any more. If none of these
+    /// streams has a time, G stays as it is.
     pub(super) fn update_clock(&mut self) {
         let newest = |streams: &mut dyn Iterator<Item = &InputStream>| {
             let waits = streams.filter(|stream| stream.spec.waits);
@@ -214,8 +216,9 @@ impl Timeline {
         is_ahead && is_sole
     }
 
-    /// Restarts the count of samples once the due time has gone on by a period, if ticks or requests choose the targets. The due
-    /// time must be one at which an observation is possible: not before the start, and with ticks after the last target.
+    /// Restarts the streams' counts of samples once the time up to which targets are due has gone on by a period. Only with the
+    /// triggers `timer` and `request`. An observation must be possible at that time: it is not before the start, and with `timer`
+    /// it is after the last target.
     fn follow_due(&mut self) {
         if matches!(self.spec.trigger, Trigger::Grid | Trigger::Stream { .. }) {
             return;
@@ -236,14 +239,14 @@ impl Timeline {
         !matches!(self.spec.trigger, Trigger::Timer(_)) || self.sent_until().is_none_or(|sent| due > sent)
     }
 
-    /// True if `due` is a period or more away from `mark`, the due time when samples were last counted anew, or if there is no
-    /// `mark`.
+    /// True if `due` is a period or more away from `mark`, the due time when the counts of samples were last restarted, or if there
+    /// is no `mark`.
     fn is_period_away(&self, due: i64, mark: Option<i64>) -> bool {
         mark.is_none_or(|mark| due.saturating_sub(mark).saturating_abs() >= self.period_ns())
     }
 
     /// Returns the time, ns, by which a stream may advance without an observation before the grid's clock moves to it: twice
-    /// `max_wait_ms`, and four times the time between two observations.
+    /// `max_wait_ms` plus four times the time between two observations.
     fn may_advance(&self) -> i64 {
         let wait = self.spec.max_wait.unwrap_or(0);
         wait.saturating_mul(2)
@@ -309,8 +312,8 @@ impl Timeline {
         }
     }
 
-    /// Updates the grid's clock after a change of `max_wait_ms`. Without `max_wait_ms` no stream is set aside, and no sample
-    /// counts.
+    /// Updates the grid's clock after a change of `max_wait_ms`. Without `max_wait_ms` no stream is set aside, and samples are not
+    /// counted.
     pub(super) fn follow_max_wait(&mut self) {
         if self.spec.max_wait.is_none() {
             self.streams.iter_mut().for_each(|stream| stream.pace = Pace::default());
@@ -319,8 +322,9 @@ impl Timeline {
         self.update_clock();
     }
 
-    /// Decides whether targets follow a stream whose times moved, or which opened, by its distance from the other streams. Before
-    /// that, the grid's clock, G, is `before`. If targets follow no other stream, G follows this one.
+    /// Decides by its distance from the other streams whether targets follow a stream whose times moved, or which opened. The
+    /// argument `before` is the grid's clock, G, before the stream moved or opened. If targets follow no other stream, G follows
+    /// this one.
     pub(super) fn judge_by_others(&mut self, modality: usize, before: Option<i64>) {
         let newest = self.streams[modality].history.newest();
         let is_waited_for = self.streams[modality].is_waited_for();

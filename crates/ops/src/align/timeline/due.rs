@@ -7,8 +7,8 @@ use super::{InputStream, Notice, Target, Timeline, Trigger};
 use crate::align::Rows;
 use crate::align::spec::MAX_LOOK_BACK;
 
-/// Greatest number of targets that may fall due at once; more are taken for a clock jump. Without `max_wait_ms` a stream may
-/// have waited for another for days, so the bound is wide. With `max_wait_ms`, `jump_ms` is the bound.
+/// Greatest number of targets that may fall due at once. If more do, they are skipped, which counts as a clock jump. Without
+/// `max_wait_ms` targets may have waited for a stream for days, so the bound is wide. With `max_wait_ms`, `jump_ms` is the bound.
 const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
 
 /// Greatest distance, ns, of the first target behind the time that `max_wait_ms` has made due. Targets further behind are
@@ -161,8 +161,8 @@ impl Timeline {
         })
     }
 
-    /// True if targets of ticks and requests have begun: the due time, `until`, has reached the [start](Self::start). Before they
-    /// begin no sample is dropped, because the start would move.
+    /// True if targets of ticks and requests have begun: the due time, `until`, has reached the [start](Self::start). Before
+    /// targets begin no sample is dropped, because the start would move.
     pub(super) fn has_begun(&mut self, until: i64) -> bool {
         if self.next.is_none()
             && let Some(start) = self.start().filter(|&start| start <= until)
@@ -196,8 +196,8 @@ impl Timeline {
         past.or(clock).map_or(0, |newest| newest - time)
     }
 
-    /// Returns the time up to which targets are due; `None` if no target can be. The watermark of every stream that targets wait
-    /// for is at or past that time, or `max_wait_ms` is over.
+    /// Returns the time up to which targets are due; `None` if no target can be due yet. The watermark of every stream that targets
+    /// wait for is at or past that time, or `max_wait_ms` is over.
     pub(super) fn due_until(&self) -> Option<i64> {
         let clock = self.clock?;
         let mut watermarks = self.holding_up().map(InputStream::watermark);
@@ -210,11 +210,10 @@ impl Timeline {
         all_are_past.max(self.spec.max_wait.map(|wait| clock - wait))
     }
 
-    /// Returns the first target, and whether it leaves streams behind.
+    /// Returns the first target, and whether it leaves streams behind. `None` as long as the start is not known.
     ///
-    /// It is the first target not sent yet at which every stream that is waited for has a sample, or has been waited for long
-    /// enough. If that lies more than a second behind what `max_wait_ms` has made due, it is the newest target that is due
-    /// instead.
+    /// This is the first time of the grid, not sent yet, at or after the start. If that time lies more than a second behind the
+    /// time that `max_wait_ms` has made due, the newest target that is due takes its place.
     fn first_target(&self) -> Option<NextTarget> {
         let period = self.spec.grid.period();
         let first = self.spec.grid.time(self.spec.grid.index_at_or_after(self.start()?));
@@ -240,9 +239,9 @@ impl Timeline {
         self.spec.grid.time(self.spec.grid.index_at_or_before(time))
     }
 
-    /// Returns the time that `max_wait_ms` has made due, if `first`, the first target, is far enough behind it that the clocks of
-    /// streams disagree. Until a second stream has a sample, the first sample of the only stream stands for the grid's clock: that
-    /// stream may be slow.
+    /// Returns the time that `max_wait_ms` has made due if `first`, the first target, is more than `START_HORIZON` behind it: the
+    /// clocks of the streams then disagree. Otherwise returns `None`. As long as only one stream has a sample, its first sample
+    /// stands for the grid's clock in this comparison, because the stream may be slow.
     fn due_at_start(&self, first: i64) -> Option<i64> {
         let (wait, clock) = (self.spec.max_wait?, self.clock?);
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
@@ -255,7 +254,8 @@ impl Timeline {
         is_far.then_some(clock - wait)
     }
 
-    /// Returns the earliest time at which every stream that is waited for has a sample, or has been waited for long enough.
+    /// Returns the start: the earliest time at which every stream that is waited for has a sample, or `max_wait_ms` is over. `None`
+    /// as long as the start is not known.
     pub(super) fn start(&self) -> Option<i64> {
         let firsts = || self.streams.iter().filter_map(|stream| stream.history.oldest());
         let (earliest, clock) = (firsts().min()?, self.clock);
@@ -275,8 +275,9 @@ impl Timeline {
         Some(start.unwrap_or(earliest))
     }
 
-    /// Returns the time up to which no target is sent again, ns: the newest one sent, unless targets begin anew because time
-    /// itself went back. For targets that are a leader's samples, time is that of the leader's clock.
+    /// Returns the time up to which no target is sent again, ns: the newest target sent. Returns `None` if none was sent, or if
+    /// targets begin anew because time itself went back. For targets that are a leader's samples, time is that of the leader's
+    /// clock.
     pub(super) fn sent_until(&self) -> Option<i64> {
         // With `min_period_ms`, a target may have been sent before there was a sample as new as it.
         let newest = || match self.spec.trigger {
@@ -294,9 +295,10 @@ impl Timeline {
         self.streams.iter().filter(|stream| stream.is_waited_for())
     }
 
-    /// Returns the distance of a sample at `time` from the newest of its stream, ns, if the sample is a clock jump. It is one if it
-    /// goes back by more than `reset_ms`, or is more than `jump_ms` ahead of this stream and of every stream that is waited for.
-    /// Only a stream that the grid's clock [always follows](Self::always_leads), or that no target waits for, can jump ahead.
+    /// Returns the distance of a sample at `time` from the newest of its stream, ns, if the sample is a clock jump; otherwise
+    /// `None`. A sample jumps if it is more than `reset_ms` before that newest sample, or more than `jump_ms` ahead of it and of
+    /// every stream that is waited for. Only a stream that the grid's clock [always follows](Self::always_leads), or that no target
+    /// waits for, can jump ahead.
     pub(super) fn jump(&self, modality: usize, time: i64) -> Option<i64> {
         let stream = &self.streams[modality];
         let own = time - stream.history.newest()?;

@@ -19,10 +19,10 @@ const MAX_AHEAD: i64 = 10_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// 256 requests wait for an answer already, the greatest number allowed.
-    #[error("{MAX_WAITING} requests are waiting already (allowed: {MAX_WAITING})")]
+    #[error("{MAX_WAITING} requests are waiting already (allowed: {MAX_WAITING}; ask again when one is answered)")]
     TooMany,
     /// The requested time, ns, is not within +-2^61.
-    #[error("it asks for {0} ns, which is out of range (allowed: +-2^61)")]
+    #[error("it asks for {0} ns, which is out of range (allowed: +-2^61): times are ns since 1970")]
     OutOfRange(i64),
     /// The requested time is so old that the samples around it may have been dropped.
     #[error(
@@ -49,7 +49,7 @@ pub enum Refusal {
         ahead_ns: i64,
     },
     /// A clock jumped while the request waited for this time, ns, which may mean another instant now.
-    #[error("a clock jumped while the request for {0} ns waited")]
+    #[error("a clock jumped while the request for {0} ns waited (allowed: to ask again, by the clock as it is now)")]
     Jumped(i64),
     /// Every stream that is waited for is closed, so that nothing will make the requested time due.
     #[error("every stream that is waited for is closed, and no sample is as new as the requested time")]
@@ -123,7 +123,8 @@ impl Timeline {
         }
     }
 
-    /// Refuses the waiting requests whose time is out of bounds. The first sample calls for it, because no bound is known before.
+    /// Refuses the waiting requests whose time is out of bounds. Called at the first sample of all streams, because no bound is
+    /// known before that sample.
     pub(super) fn judge_waiting(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|ask| match ask.time_ns.map(|time| self.judge(time)) {
@@ -136,7 +137,8 @@ impl Timeline {
         self.pending = pending;
     }
 
-    /// Refuses the requests that wait for a time: after a clock jump, that may be a time of another clock.
+    /// Refuses the waiting requests that ask for a time. Called after a clock jump, because the time may be one of the clock before
+    /// the jump.
     pub(super) fn refuse_after_jump(&mut self) {
         let refused = &mut self.refused;
         self.pending.retain(|ask| {
@@ -145,7 +147,8 @@ impl Timeline {
         });
     }
 
-    /// Returns the target of the first request that waits, if it is due. Refuses requests that nothing can make due.
+    /// Returns the target of the first request that waits, if that target is due; `until` is the time up to which targets are due.
+    /// Refuses requests whose target nothing can make due.
     pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<NextTarget> {
         let has_begun = until.is_some_and(|until| self.has_begun(until));
         if let Some(until) = until.filter(|_| has_begun) {

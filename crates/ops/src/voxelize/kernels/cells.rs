@@ -4,8 +4,8 @@
 use super::super::grid::VoxelGrid;
 use robocache_geometry::RigidTransform;
 
-/// A bitmap of occupied cells, and a second bitmap that marks the words in use of the first. In both, item `i` is bit
-/// `i % 64` of word `i / 64`.
+/// A bitmap of occupied cells, and a second bitmap that marks which words of the first bitmap are in use. In both, item
+/// `i` is bit `i % 64` of word `i / 64`.
 pub(crate) struct Bitmap<'a> {
     pub words: &'a mut [u64],
     pub used: &'a mut [u64],

@@ -92,7 +92,8 @@ pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut 
 
 #[cfg(test)]
 mod tests {
-    /// Pseudo-random numbers in -1..1, among them values that are not finite, and values on an edge.
+    /// Pseudo-random numbers in -1..1, among them values that are not finite, a huge value, and 0.75 and -0.0, which
+    /// may lie on the edge of a cell.
     pub(super) fn odd_values(seed: u64, len: usize) -> Vec<f32> {
         let value = |i: u64| {
             let bits = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(seed | 1) >> 40;

@@ -113,7 +113,8 @@ pub(super) fn order_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31) as u32) >> 1) as i32
 }
 
-/// Updates the key of each cell with the values that are not NaN: the greatest key if `greatest`, else the least.
+/// Updates the key of each cell with the keys of its points' values that are not NaN: keeps the greatest key if
+/// `greatest`, else the least.
 pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
     for (i, slot) in block.points() {
         if values[i].is_nan() {
@@ -125,10 +126,10 @@ pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], gr
     }
 }
 
-/// The part of a field's values in a cell that does not fit the cell's sum.
+/// The part of a field's values in a cell that does not fit the cell's sum, and the number of unusable values.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Exceptions {
-    /// Sum of the high parts of large values, in units of 2^40.
+    /// Sum of the high bits of values that are too large for the cell's sum, in units of 2^40.
     pub high: i64,
     /// Number of unusable values.
     pub unusable: i64,

@@ -33,7 +33,7 @@ kernel! {
 }
 
 kernel! {
-    /// Writes each cell's mean of one coordinate. `unit` is the value of 1 in the sums.
+    /// Writes each cell's mean of one coordinate. `unit` is the length, metres, that 1 stands for in the integer sums.
     fn means_of_axis(rows: &[Row], axis: usize, unit: f64, out: &mut [f32]) {
         for (Row(sums), out) in rows.iter().zip(out) {
             *out = (to_f64(sums[axis & 3]) / to_f64(sums[Row::COUNT]) * unit) as f32;
@@ -42,8 +42,8 @@ kernel! {
 }
 
 kernel! {
-    /// Writes each cell's mean of a field, all of whose values are usable and small. `unit` is the value of 1 in
-    /// `sums`.
+    /// Writes each cell's mean of a field, all of whose values are usable and fit the sums. `unit` is the value that 1
+    /// stands for in `sums`.
     fn means(sums: &[i64], rows: &[Row], unit: f64, out: &mut [f32]) {
         for ((&sum, Row(of_row)), out) in sums.iter().zip(rows).zip(out) {
             *out = (to_f64(sum) / to_f64(of_row[Row::COUNT]) * unit) as f32;
@@ -51,8 +51,8 @@ kernel! {
     }
 }
 
-/// Writes each cell's mean of a field's usable values, if some cells have exceptions; 0 for a cell without a usable
-/// value.
+/// Writes each cell's mean of a field's usable values, if some cells have values that do not fit their sum or are
+/// unusable (`exceptions`). A cell without a usable value gets 0.
 pub(crate) fn means_of_usable(sums: &[i64], rows: &[Row], exceptions: &[Exceptions], unit: f64, out: &mut [f32]) {
     for (((&sum, Row(of_row)), exceptions), out) in sums.iter().zip(rows).zip(exceptions).zip(out) {
         let count = of_row[Row::COUNT] - exceptions.unusable;
@@ -71,8 +71,8 @@ pub(crate) const TABLE_COUNT: u8 = 3;
 /// Index of a 1 in a row's table.
 pub(crate) const TABLE_ONE: u8 = 4;
 
-/// Writes the features of rows. Feature `i` is entry `columns[i]` of the row's table: mean x, y and z, count, 1.
-/// `units` are the values of 1 in the sums of x, y and z.
+/// Writes the features of rows. Feature `i` is entry `columns[i]` of the row's table: mean x, y and z, count, 1. In the
+/// integer sums of x, y and z, 1 stands for the lengths `units`, metres.
 pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     let mut table = [1.0f32; TABLE];
     for (row, out) in rows.iter().zip(out.chunks_exact_mut(columns.len())) {

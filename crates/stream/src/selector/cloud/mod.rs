@@ -30,8 +30,8 @@ struct ColumnChoice {
     is_time: bool,
 }
 
-/// Chooses the columns that are made from fields of these names and types, in their order, and the field with the times of the
-/// points.
+/// Chooses the columns that are made from fields of these names and types, in their order. Also returns the field with the times of
+/// the points; `None` if no field has times that become `t_ns`.
 fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<ColumnChoice>, Option<Times>) {
     let has_t_ns = fields.iter().any(|(name, _)| *name == T_NS);
     let mut times: Option<Times> = None;

@@ -156,8 +156,8 @@ impl PointCloud2 {
         })
     }
 
-    /// Writes the points of `payload` to `message`, as a struct with a column for each field. Times of points count from
-    /// `stamp_ns`, or are by the same clock as `stamp_ns`.
+    /// Writes the points of `payload` to `message`, as a struct with a column for each field. The received times of points count
+    /// from the cloud's stamp, `stamp_ns`, or are by the clock of this stamp.
     pub(crate) fn read(
         &mut self,
         payload: &StructArray,

@@ -445,7 +445,7 @@ fn sweep(stamp_ns: i64, name: &'static str, datatype: u8, times: &[f64]) -> Arra
     structure(fields.iter().map(|field| field.name().as_str()).zip(columns).collect())
 }
 
-/// Reads the `t_ns` of a cloud, or the names of its columns if it has no `t_ns`; and the note.
+/// Reads a cloud, and returns its `t_ns`, or the names of its columns if it has no `t_ns`. The second text is the selector's note.
 fn t_ns(reader: &mut Selector, cloud: &ArrayRef) -> (Result<Vec<f64>, String>, String) {
     let message = read(reader, cloud).unwrap();
     let note = reader.take_note().unwrap_or_default();
@@ -461,7 +461,7 @@ fn t_ns(reader: &mut Selector, cloud: &ArrayRef) -> (Result<Vec<f64>, String>, S
     (Ok(ns), note)
 }
 
-/// Stamps of clocks that count from a start of the sensor, of a simulation, and from 1970.
+/// Stamps of clocks that count from the start of a sensor, from the start of a simulation, or from 1970.
 const STAMPS_NS: [i64; 6] = [
     0,
     300_000_000,
@@ -471,8 +471,8 @@ const STAMPS_NS: [i64; 6] = [
     1_700_000_000 * S + 123_456_789,
 ];
 
-/// Lidar, field, type of the field, unit in ns, and true if the times are by the clock of the stamp. The last are the ns from the
-/// stamp to the first point and to the last.
+/// Names of a lidar and of its field of times, type of the field, unit in ns, and true if the times are by the clock of the stamp.
+/// The last are the ns from the stamp to the first point and to the last.
 type Lidar = (&'static str, &'static str, u8, i64, bool, [i64; 2]);
 
 /// Lidars, and the form of the times that each of them sends.

@@ -52,7 +52,8 @@ pub(crate) enum Number {
 }
 
 impl Form {
-    /// The usual form of times in a field of this name; `None` if a field of this name does not have times.
+    /// The usual form of times in a field of this name; `None` if such a field does not have times. `is_float` is true if the field
+    /// is a float.
     pub(super) fn usual(name: &str, is_float: bool) -> Option<Self> {
         let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
         let unit = match is_float && !name.ends_with("_ns") {

@@ -1,10 +1,11 @@
 //! The times of a cloud's points as `t_ns`, whatever form their lidar sends them in.
 //!
 //! A *form* of times is their unit and their origin, and the *usual form* is the one that the field's name and type suggest. A
-//! *sweep* is one turn of a lidar.
+//! *sweep* is one turn of a lidar. A sweep *shows* a form if the cloud, with its times read in this form, lasts as long as a sweep
+//! can.
 //!
-//! The usual form is final once a sweep shows it, and another form after 16 sweeps (`SWEEPS`). In a float64 `t_ns`, a time further
-//! than `REACH_NS` from the stamp becomes NaN.
+//! The usual form is final once a sweep shows it, and another form once 16 sweeps (`SWEEPS`) show it. In a float64 `t_ns`, a time
+//! further than `REACH_NS` from the stamp becomes NaN.
 
 mod form;
 
@@ -37,8 +38,8 @@ const LOOKED_AT: usize = 512;
 /// fewer than four times are not cut.
 const LEFT_OUT: usize = 8;
 
-/// Counts of odd clouds at which a doubt is logged: the first before any plausible cloud, the second after one, as a cloud may be
-/// cut to a region. An *odd* cloud is too short or too long for the time since the cloud before it. Each cloud that is not odd
+/// Counts of odd clouds at which a doubt is logged: the first if no cloud so far was plausible, else the second. (A later cloud may
+/// be cut to a region.) An *odd* cloud is too short or too long for the time since the cloud before it. Each cloud that is not odd
 /// takes two off the count.
 const ODD_CLOUDS: [u32; 2] = [3, 16];
 
@@ -50,11 +51,12 @@ const SHORT: f64 = 1.0 / 50.0;
 /// Ratio of a cloud's duration to the time since the cloud before it, above which the cloud is too long.
 const LONG: f64 = 3.0;
 
-/// Distance from the stamp, ns, from which on a cloud is not a flash. A *flash* is a cloud whose points all have one time, of a
-/// lidar without a sweep.
+/// Distance of a cloud's times from its stamp, ns, from which on the cloud is not a flash. A *flash* is a cloud whose points all
+/// have one time, of a lidar without a sweep.
 const NO_FLASH_NS: f64 = 1e9;
 
-/// Greatest distance between neighbouring float32 values near the stamp at which float32 numbers are read as times, ns.
+/// Greatest distance between neighbouring float32 values near the stamp, ns, at which float32 numbers are read as times by the
+/// clock of the stamp.
 const STEP_NS: f64 = 1e6;
 
 /// Distance between a cloud's stamp and the origin of its points' times above which a doubt is logged, ns.
@@ -146,7 +148,7 @@ pub(in crate::selector) struct Times {
     taken: Vec<(Form, u64)>,
     /// Examined times of the last cloud, each as received and in ns since the stamp.
     looked_at: Vec<(f64, f64)>,
-    /// Stamp of the last cloud with points, ns.
+    /// Stamp of the last cloud with points, ns; `None` before the first.
     last_stamp_ns: Option<i64>,
     /// Count of odd clouds, less two for each other cloud (`ODD_CLOUDS`).
     odd_clouds: u32,
@@ -157,7 +159,7 @@ pub(in crate::selector) struct Times {
     /// True if a cloud so far had a time near the stamp.
     had_usable: bool,
     doubts: Vec<(Doubt, String)>,
-    /// Line for the log that `take_note` has not returned yet.
+    /// Line for the log that `take_note` has not returned yet; `None` if there is none.
     note: Option<String>,
 }
 
@@ -217,7 +219,7 @@ impl Times {
         }
     }
 
-    /// Returns the line for the log that is new since the last call. Each line is returned once.
+    /// Returns the line for the log that is new since the last call; `None` if there is none. Each line is returned once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
@@ -310,7 +312,7 @@ impl Times {
     }
 
     /// Notes a doubt if clouds last much shorter or longer than the time between them, or if 16 clouds have no time near the stamp.
-    /// With `has_zero` a point has the time 0, which counts as near.
+    /// If `has_zero`, a point of the cloud has the time 0, which counts as near.
     fn check(&mut self, form: Form, extent: Extent, has_zero: bool, stamp_ns: i64) {
         let before_ns = self.last_stamp_ns.replace(stamp_ns);
         if extent.near == 0 && !has_zero {
@@ -435,7 +437,8 @@ impl Times {
 
     /// The form of a cloud that does not last as long as a sweep. Three forms are tried: the usual form, the unit in which the
     /// times are nearest to the stamp by the clock, and the usual unit since the stamp. The first of them in which the times are
-    /// near the stamp is taken. Other units since the stamp are left out, as all numbers are near the stamp in one of them.
+    /// near the stamp is taken; `None` if there is no such form. Other units since the stamp are left out, as all numbers are near
+    /// the stamp in one of them.
     fn of_short(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let reach = |form: Form| {
             let near = self.near(form, times, stamp_ns);
