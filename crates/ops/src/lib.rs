@@ -5,6 +5,9 @@
 
 #![warn(unreachable_pub)]
 
+#[macro_use]
+mod simd;
+
 pub mod align;
 mod channel_groups;
 pub mod clock;
@@ -15,6 +18,7 @@ pub mod kinematics;
 pub mod latency;
 #[cfg(test)]
 mod layout;
+pub mod map;
 pub mod offsets;
 pub mod resample;
 pub mod voxelize;

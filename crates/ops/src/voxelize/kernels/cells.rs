@@ -28,9 +28,9 @@ pub(crate) struct Indexed {
     pub kept: usize,
 }
 
-kernel! {
+multiversion! {
     /// Applies a rigid transform to coordinates in float32. The order of the operations is the same as on the device.
-    fn transform(transform: &RigidTransform<f32>, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
+    pub(crate) fn transform(transform: &RigidTransform<f32>, xyz: [&[f32]; 3], out: [&mut [f32]; 3]) {
         let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
         for (axis, out) in out.into_iter().enumerate() {
@@ -114,9 +114,9 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
 /// cells.
 pub(crate) const LIST_STEP: usize = 4;
 
-kernel! {
+multiversion! {
     /// Ranks the cells of a bitmap by an exclusive scan over its words, lists the cells, and returns their number.
-    fn rank(words: &[u64], used: &[u64], ranks: &mut [u32], list: &mut [u32]) -> usize {
+    pub(crate) fn rank(words: &[u64], used: &[u64], ranks: &mut [u32], list: &mut [u32]) -> usize {
         let mut rank = 0;
         // Loops instead of closures: a closure is not compiled with the target features of this function.
         for (group, &used) in used.iter().enumerate() {
@@ -161,9 +161,9 @@ impl Divisor {
     }
 }
 
-kernel! {
+multiversion! {
     /// Writes the indices x, y, z of each cell to `coords`.
-    fn coordinates(cells: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
+    pub(crate) fn coordinates(cells: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
         let (by_ny, by_nz) = (Divisor::new(ny), Divisor::new(nz));
         for (&cell, out) in cells.iter().zip(coords.chunks_exact_mut(3)) {
             let column = by_nz.divide(cell);
@@ -183,10 +183,10 @@ fn rank_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
     ranks[word] + below.count_ones()
 }
 
-kernel! {
+multiversion! {
     /// Writes the rank of each point's cell to `slots`, and `limit` in place of a greater rank. Returns the number of
     /// points whose rank is `limit` or greater.
-    fn find(words: &[u64], ranks: &[u32], cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
+    pub(crate) fn find(words: &[u64], ranks: &[u32], cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
         let ranks = &ranks[..words.len()];
         let mut over = 0;
         for (&cell, slot) in cells.iter().zip(slots) {

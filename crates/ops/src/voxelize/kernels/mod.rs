@@ -1,34 +1,8 @@
 //! The hot loops of voxel grids on the CPU, each compiled for any CPU and for AVX2, with the same bits.
 
-/// Defines a function twice: for the crate's target, and for x86-64 CPUs with AVX2, BMI and popcnt. The second version
-/// runs if the CPU has these features. No feature changes a result: FMA is not among the features.
-macro_rules! kernel {
-    ($(#[$meta:meta])* fn $name:ident($($arg:ident: $T:ty),* $(,)?) $(-> $R:ty)? $body:block) => {
-        $(#[$meta])*
-        #[allow(clippy::too_many_arguments)]
-        pub(crate) fn $name($($arg: $T),*) $(-> $R)? {
-            #[inline(always)]
-            #[allow(clippy::too_many_arguments)]
-            fn body($($arg: $T),*) $(-> $R)? $body
-
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-                #[allow(clippy::too_many_arguments)]
-                fn wide($($arg: $T),*) $(-> $R)? {
-                    body($($arg),*)
-                }
-                if super::has_avx2() {
-                    // SAFETY: the CPU has the features that `wide` is compiled for.
-                    return unsafe { wide($($arg),*) };
-                }
-            }
-            body($($arg),*)
-        }
-    };
-}
-
 use super::grid::VoxelGrid;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::has_avx2;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -55,16 +29,6 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
             bit
         })
     })
-}
-
-/// True if the CPU has the features that the AVX2 versions are compiled for.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn has_avx2() -> bool {
-    is_x86_feature_detected!("avx2")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("popcnt")
 }
 
 /// Finds the cells of a block of points. Marks the cells of the points in the grid in the bitmap, and lists these cells

@@ -19,9 +19,9 @@ impl Block<'_> {
     }
 }
 
-kernel! {
+multiversion! {
     /// True if any of the values is not finite.
-    fn any_nonfinite(values: &[f32]) -> bool {
+    pub(crate) fn any_nonfinite(values: &[f32]) -> bool {
         let mut nonfinite = 0;
         for value in values {
             nonfinite |= 1 ^ u32::from(value.abs() <= f32::MAX);
@@ -30,9 +30,9 @@ kernel! {
     }
 }
 
-kernel! {
+multiversion! {
     /// True if any of the values is NaN, or greater than `bound` in magnitude.
-    fn any_beyond(values: &[f64], bound: f64) -> bool {
+    pub(crate) fn any_beyond(values: &[f64], bound: f64) -> bool {
         let mut beyond = 0;
         for value in values {
             beyond |= 1 ^ u64::from(value.abs() <= bound);
@@ -55,9 +55,9 @@ pub(crate) fn round_large(value: f64) -> i64 {
     value.round_ties_even() as i64
 }
 
-kernel! {
+multiversion! {
     /// Rounds each `value * scale` to an integer.
-    fn fix(values: &[f64], scale: f64, out: &mut [i64; BLOCK]) {
+    pub(crate) fn fix(values: &[f64], scale: f64, out: &mut [i64; BLOCK]) {
         for (out, value) in out.iter_mut().zip(values) {
             *out = round(value * scale);
         }
@@ -74,9 +74,9 @@ impl Row {
     pub(crate) const COUNT: usize = 3;
 }
 
-kernel! {
+multiversion! {
     /// Adds the scaled coordinates of a block's points, and a count of 1 for each point, to the rows of their cells.
-    fn add_points(rows: &mut [Row], block: Block<'_>, xyz: [&[f32]; 3], scales: [f64; 3]) {
+    pub(crate) fn add_points(rows: &mut [Row], block: Block<'_>, xyz: [&[f32]; 3], scales: [f64; 3]) {
         let n = xyz[0].len();
         let [x, y, z] = xyz.map(|axis| &axis[..n]);
         // The sum of ones is the count.

@@ -23,28 +23,28 @@ fn to_f64(value: i64) -> f64 {
     (high - to_f64::BIAS) + low
 }
 
-kernel! {
+multiversion! {
     /// Writes the number of points of each cell.
-    fn counts(rows: &[Row], out: &mut [f32]) {
+    pub(crate) fn counts(rows: &[Row], out: &mut [f32]) {
         for (Row(sums), out) in rows.iter().zip(out) {
             *out = to_f64(sums[Row::COUNT]) as f32;
         }
     }
 }
 
-kernel! {
+multiversion! {
     /// Writes each cell's mean of one coordinate. `unit` is the length, metres, that 1 stands for in the integer sums.
-    fn means_of_axis(rows: &[Row], axis: usize, unit: f64, out: &mut [f32]) {
+    pub(crate) fn means_of_axis(rows: &[Row], axis: usize, unit: f64, out: &mut [f32]) {
         for (Row(sums), out) in rows.iter().zip(out) {
             *out = (to_f64(sums[axis & 3]) / to_f64(sums[Row::COUNT]) * unit) as f32;
         }
     }
 }
 
-kernel! {
+multiversion! {
     /// Writes each cell's mean of a field, all of whose values are usable and fit the sums. `unit` is the value that 1
     /// stands for in `sums`.
-    fn means(sums: &[i64], rows: &[Row], unit: f64, out: &mut [f32]) {
+    pub(crate) fn means(sums: &[i64], rows: &[Row], unit: f64, out: &mut [f32]) {
         for ((&sum, Row(of_row)), out) in sums.iter().zip(rows).zip(out) {
             *out = (to_f64(sum) / to_f64(of_row[Row::COUNT]) * unit) as f32;
         }
@@ -87,9 +87,9 @@ pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut 
     }
 }
 
-kernel! {
+multiversion! {
     /// Converts the keys of extremes to values; the initial key of a cell, which is the key of a NaN, becomes 0.
-    fn extremes(keys: &[i32], out: &mut [f32]) {
+    pub(crate) fn extremes(keys: &[i32], out: &mut [f32]) {
         for (&key, out) in keys.iter().zip(out) {
             let value = f32::from_bits(order_key(key) as u32);
             *out = if value.is_nan() { 0.0 } else { value };

@@ -1,0 +1,152 @@
+//! Pinhole cameras, and what they see of a run of cells.
+
+use robocache_geometry::RigidTransform;
+use std::ops::Range;
+
+/// Intrinsics of a pinhole camera without distortion. The centre of pixel `(column, row)` is at these whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pinhole {
+    /// Number of columns.
+    pub width: usize,
+    /// Number of rows.
+    pub height: usize,
+    /// Focal lengths along the columns and rows, pixels. A negative one mirrors the image.
+    pub focal_px: [f32; 2],
+    /// The principal point: column and row, pixels.
+    pub principal_px: [f32; 2],
+}
+
+/// A cell that falls on a pixel of an image.
+pub(super) struct SeenCell {
+    /// Index of the pixel, by rows.
+    pub pixel: usize,
+    /// Depth of the cell's centre along the optical axis, metres.
+    pub depth: f32,
+    /// `1 / depth`.
+    pub inverse: f32,
+}
+
+/// Number of cells that are projected at once.
+const LANES: usize = 16;
+/// Index in place of a pixel's if a cell does not fall on one.
+const OUTSIDE: u32 = u32::MAX;
+
+impl Pinhole {
+    /// Number of pixels.
+    pub fn pixels(&self) -> usize {
+        self.width * self.height
+    }
+
+    /// The length of each pixel's ray to depth 1, `sqrt((1 + rx^2) + ry^2)` in float32, by rows. The product of a depth along the
+    /// optical axis and this ratio is the distance along the ray.
+    pub fn ray_ratios(&self) -> Vec<f32> {
+        let slope = |axis: usize, pixel: usize| (pixel as f32 - self.principal_px[axis]) / self.focal_px[axis];
+        let row = |v: usize| {
+            let y = slope(1, v);
+            (0..self.width).map(move |u| {
+                let x = slope(0, u);
+                ((1.0 + x * x) + y * y).sqrt()
+            })
+        };
+        (0..self.height).flat_map(row).collect()
+    }
+
+    /// Projects the cells of a run along z into the image. Calls `update` for each cell that falls on a pixel, with the place of the
+    /// cell along z.
+    ///
+    /// `from_grid` maps points of the grid to the camera. `corner` is the centre of the run's first cell, and `centres` has the z
+    /// of each cell. Cells whose depth is at most `near`, metres, are left out, and cells beyond `far` may be.
+    #[inline(always)]
+    pub(super) fn project_run(
+        &self,
+        from_grid: &RigidTransform<f32>,
+        corner: [f32; 3],
+        centres: &[f32],
+        [near, far]: [f32; 2],
+        mut update: impl FnMut(usize, SeenCell),
+    ) {
+        let range = self.visible(from_grid, corner, centres, far);
+        let rows = from_grid.rotation;
+        let along: [f32; 3] = std::array::from_fn(|i| rows[i][0] * corner[0] + rows[i][1] * corner[1]);
+        let (width, height) = (self.width as f32, self.height as f32);
+        let ([fx, fy], [cx, cy]) = (self.focal_px, self.principal_px);
+        let (mut pixels, mut depths, mut inverses) = ([0u32; LANES], [0f32; LANES], [0f32; LANES]);
+        for first in range.clone().step_by(LANES) {
+            for lane in 0..LANES {
+                let z = centres[(first + lane).min(range.end - 1)];
+                let [px, py, pz]: [f32; 3] =
+                    std::array::from_fn(|i| (along[i] + rows[i][2] * z) + from_grid.translation[i]);
+                let inverse = 1.0 / pz;
+                let u = ((fx * (px * inverse)) + cx) + 0.5;
+                let v = ((fy * (py * inverse)) + cy) + 0.5;
+                let is_seen = pz > near && u >= 0.0 && u < width && v >= 0.0 && v < height;
+                let pixel = (v as u32).wrapping_mul(self.width as u32).wrapping_add(u as u32);
+                pixels[lane] = if is_seen { pixel } else { OUTSIDE };
+                (depths[lane], inverses[lane]) = (pz, inverse);
+            }
+            for lane in 0..LANES.min(range.end - first) {
+                if pixels[lane] != OUTSIDE {
+                    let (pixel, depth, inverse) = (pixels[lane] as usize, depths[lane], inverses[lane]);
+                    update(first + lane, SeenCell { pixel, depth, inverse });
+                }
+            }
+        }
+    }
+
+    /// The places along z of the cells of a run that the camera may see, up to the depth `far`, metres. No cell outside of these
+    /// places is seen. The arguments are those of [`project_run`](Self::project_run).
+    fn visible(&self, from_grid: &RigidTransform<f32>, [x, y, _]: [f32; 3], centres: &[f32], far: f32) -> Range<usize> {
+        let (Some(&first), Some(&last)) = (centres.first(), centres.last()) else {
+            return 0..0;
+        };
+        let wide = |values: [f32; 3]| values.map(f64::from);
+        // The point is `at + slope * z`.
+        let (at, slope): ([f64; 3], [f64; 3]) = {
+            let rows = from_grid.rotation.map(wide);
+            let (x, y, t) = (f64::from(x), f64::from(y), wide(from_grid.translation));
+            (
+                std::array::from_fn(|i| rows[i][0] * x + rows[i][1] * y + t[i]),
+                rows.map(|row| row[2]),
+            )
+        };
+        let reach = first.abs().max(last.abs());
+        let size =
+            wide(from_grid.translation).iter().map(|t| t.abs()).sum::<f64>() + f64::from(x.abs() + y.abs() + reach);
+        let (mut low, mut high) = (f64::from(first), f64::from(last));
+        // Keeps the z at which `constant + rise * z` is not negative. The margin is more than what rounding in float32 adds to sums of
+        // this size.
+        let mut keep = |constant: f64, rise: f64, scale: f64| {
+            let constant = constant + 1e-5 * scale * size;
+            if rise > 0.0 {
+                low = low.max(-constant / rise);
+            } else if rise < 0.0 {
+                high = high.min(-constant / rise);
+            } else if constant < 0.0 {
+                high = f64::NEG_INFINITY;
+            }
+        };
+        keep(at[2], slope[2], 1.0);
+        keep(f64::from(far) - at[2], -slope[2], 1.0);
+        for (axis, pixels) in [self.width, self.height].into_iter().enumerate() {
+            let focal = f64::from(self.focal_px[axis]);
+            let before = f64::from(self.principal_px[axis]) + 0.5;
+            let behind = pixels as f64 - before;
+            let scale = focal.abs() + before.abs() + behind.abs();
+            keep(
+                focal * at[axis] + before * at[2],
+                focal * slope[axis] + before * slope[2],
+                scale,
+            );
+            keep(
+                behind * at[2] - focal * at[axis],
+                behind * slope[2] - focal * slope[axis],
+                scale,
+            );
+        }
+        // The first place at or past `low`, and the first past `high`, one place wider on each side.
+        let (low, high) = (low as f32, high as f32);
+        let start = centres.partition_point(|&z| z < low).saturating_sub(1);
+        let end = (centres.partition_point(|&z| z <= high) + 1).min(centres.len());
+        start..end.max(start)
+    }
+}

@@ -1,0 +1,273 @@
+//! Signed distances against an oracle of one cell at a time, worlds whose answer is known, and real depth images.
+
+use super::*;
+use crate::map::camera::Pinhole;
+use crate::map::frame::DepthImage;
+use robocache_geometry::RigidTransform;
+
+const SHAPE: Shape = Shape([20, 24, 70]);
+
+fn config() -> TsdfConfig {
+    TsdfConfig {
+        truncation_m: 0.1,
+        distance: DistanceAlong::Axis,
+        weight: FrameWeight::Constant,
+        max_weight: 64,
+        depth: DepthRange {
+            min_m: 0.1,
+            max_m: 5.0,
+            min_cell_m: 0.05,
+        },
+    }
+}
+
+fn camera() -> Pinhole {
+    Pinhole {
+        width: 64,
+        height: 48,
+        focal_px: [60.0, 55.0],
+        principal_px: [31.5, 23.5],
+    }
+}
+
+/// A camera at `position` that looks along the direction of `forward`; its x axis is horizontal.
+fn looking(position: [f64; 3], forward: [f64; 3]) -> RigidTransform<f64> {
+    let unit = |v: [f64; 3]| {
+        let norm = (v[0] * v[0] + v[1] * v[1] + v[2] * v[2]).sqrt();
+        v.map(|x| x / norm)
+    };
+    let cross = |a: [f64; 3], b: [f64; 3]| {
+        [
+            a[1] * b[2] - a[2] * b[1],
+            a[2] * b[0] - a[0] * b[2],
+            a[0] * b[1] - a[1] * b[0],
+        ]
+    };
+    let z = unit(forward);
+    let x = unit(cross(z, [0.0, 0.0, 1.0]));
+    let y = cross(z, x);
+    RigidTransform {
+        rotation: std::array::from_fn(|i| [x[i], y[i], z[i]]),
+        translation: position,
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    /// A number in 0..1.
+    fn next(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Distance, weight and colour of one cell after the frames.
+fn oracle(volume: &Tsdf, frames: &[DepthFrame<'_>], [x, y, z]: [usize; 3]) -> (i64, i64, [i64; 4]) {
+    let config = &volume.config;
+    let (mut distance, mut total, mut color) = (0i64, 0i64, [0i64; 4]);
+    for frame in frames {
+        let camera = frame.camera;
+        let transform: RigidTransform<f32> = frame.pose.inverse().rounded();
+        let [px, py, pz] = transform.apply([volume.centres[0][x], volume.centres[1][y], volume.centres[2][z]]);
+        let inverse = 1.0 / pz;
+        let u = (camera.focal_px[0] * (px * inverse) + camera.principal_px[0] + 0.5).floor();
+        let v = (camera.focal_px[1] * (py * inverse) + camera.principal_px[1] + 0.5).floor();
+        let is_seen = pz > config.depth.min_cell_m
+            && (0.0..camera.width as f32).contains(&u)
+            && (0.0..camera.height as f32).contains(&v);
+        if !is_seen {
+            continue;
+        }
+        let pixel = v as usize * camera.width + u as usize;
+        let depth = match frame.depth {
+            DepthImage::UInt16(raw, _) if raw[pixel] == 0 || raw[pixel] == 65_535 => continue,
+            DepthImage::UInt16(raw, unit) => f32::from(raw[pixel]) * unit,
+            DepthImage::Float32(depths) => depths[pixel],
+        };
+        if !(depth >= config.depth.min_m && depth < config.depth.max_m) {
+            continue;
+        }
+        let mut signed = depth - pz;
+        if config.distance == DistanceAlong::Ray {
+            let rx = (u - camera.principal_px[0]) / camera.focal_px[0];
+            let ry = (v - camera.principal_px[1]) / camera.focal_px[1];
+            signed *= ((1.0 + rx * rx) + ry * ry).sqrt();
+        }
+        if signed < -config.truncation_m {
+            continue;
+        }
+        let (least, greatest) = (i64::from(config.max_weight), i64::from(config.max_weight) * 256);
+        let weight = match config.weight {
+            FrameWeight::Constant => 256,
+            FrameWeight::InverseSquare => ((256.0 * inverse * inverse).round_ties_even() as i64).clamp(least, greatest),
+        };
+        let measured = (signed.min(config.truncation_m) * (32_767.0 / config.truncation_m)).round_ties_even() as i64;
+        let (sum, all) = (distance * total + measured * weight, total + weight);
+        // Half away from zero.
+        distance = sum.signum() * ((2 * sum.abs() + all) / (2 * all));
+        total = all.min(greatest);
+        if let Some(rgb) = frame.rgb
+            && signed <= config.truncation_m
+        {
+            let all = color[3] + weight;
+            for i in 0..3 {
+                color[i] = (color[i] * color[3] + 256 * i64::from(rgb[pixel][i]) * weight + all / 2) / all;
+            }
+            color[3] = all.min(greatest);
+        }
+    }
+    (distance, total, color)
+}
+
+#[test]
+fn every_cell_is_what_one_cell_at_a_time_gives() {
+    let mut random = Random(1);
+    let mut seen = 0;
+    for case in 0..60 {
+        let config = TsdfConfig {
+            distance: [DistanceAlong::Axis, DistanceAlong::Ray][case % 2],
+            weight: [FrameWeight::Constant, FrameWeight::InverseSquare][case / 2 % 2],
+            max_weight: [1, 5, 128][case % 3],
+            ..config()
+        };
+        let camera = Pinhole {
+            focal_px: [60.0, if case % 5 == 0 { -55.0 } else { 55.0 }],
+            ..camera()
+        };
+        let with_color = case % 4 == 0;
+        let images: Vec<(Vec<u16>, Vec<f32>, Vec<[u8; 3]>)> = (0..4)
+            .map(|_| {
+                let raw: Vec<u16> = (0..camera.pixels())
+                    .map(|_| [0, 65_535, (random.next() * 3000.0) as u16][(random.next() * 8.0).min(2.0) as usize])
+                    .collect();
+                let depths = raw
+                    .iter()
+                    .map(|&raw| if raw == 0 { f32::NAN } else { f32::from(raw) * 0.001 })
+                    .collect();
+                let rgb = (0..camera.pixels())
+                    .map(|_| [0; 3].map(|_: u8| (random.next() * 256.0) as u8))
+                    .collect();
+                (raw, depths, rgb)
+            })
+            .collect();
+        let frames: Vec<DepthFrame<'_>> = images
+            .iter()
+            .enumerate()
+            .map(|(i, (raw, depths, rgb))| DepthFrame {
+                camera,
+                pose: looking(
+                    [0; 3].map(|_: u8| 3.0 * random.next() - 1.0),
+                    [0; 3].map(|_: u8| random.next() - 0.5),
+                ),
+                depth: if i % 2 == 0 {
+                    DepthImage::UInt16(raw, 0.001)
+                } else {
+                    DepthImage::Float32(depths)
+                },
+                rgb: with_color.then_some(rgb),
+            })
+            .collect();
+        let mut volume = Tsdf::new(config, SHAPE, [-0.3, 0.1, -0.5], 0.04, with_color);
+        volume.integrate(&frames[..1]);
+        volume.integrate(&frames[1..]);
+        let [_, ny, nz] = SHAPE.0;
+        for cell in 0..SHAPE.cells() {
+            let (distance, weight, color) = oracle(&volume, &frames, [cell / nz / ny, cell / nz % ny, cell % nz]);
+            let (found, found_weight) = unpack(volume.state[cell]);
+            assert_eq!(
+                (i64::from(found), i64::from(found_weight)),
+                (distance, weight),
+                "case {case}, cell {cell}"
+            );
+            if with_color {
+                assert_eq!(volume.color[cell].map(i64::from), color, "case {case}, cell {cell}");
+            }
+            seen += usize::from(weight > 0);
+        }
+    }
+    assert!(seen > 100_000, "only {seen} cells were seen");
+}
+
+/// A plane at 1 m, seen head on: the distance of a cell is known.
+#[test]
+fn a_plane() {
+    let depths = vec![1.0; camera().pixels()];
+    let frame = DepthFrame {
+        camera: camera(),
+        pose: looking([0.0; 3], [1.0, 0.0, 0.0]),
+        depth: DepthImage::Float32(&depths),
+        rgb: None,
+    };
+    let shape = Shape([40, 3, 3]);
+    let mut volume = Tsdf::new(config(), shape, [0.6, -0.03, -0.03], 0.02, false);
+    volume.integrate(&[frame; 3]);
+    for x in 0..40 {
+        let ahead = 1.0 - (0.6 + (x as f32 + 0.5) * 0.02);
+        let distance = volume.distance_m((x * 3 + 1) * 3 + 1);
+        match distance {
+            Some(distance) => assert!((distance - ahead.min(0.1)).abs() < 1e-4, "{x}: {distance}, {ahead}"),
+            None => assert!(ahead < -0.0999, "{x}: {ahead}"),
+        }
+    }
+    assert_eq!(volume.weight((10 * 3 + 1) * 3 + 1), 3.0);
+    assert!(!volume.is_occupied((10 * 3 + 1) * 3 + 1, 1.0) && volume.is_occupied((22 * 3 + 1) * 3 + 1, 1.0));
+    assert!(!volume.is_occupied((22 * 3 + 1) * 3 + 1, 3.5));
+}
+
+/// A weight that has grown to its limit lets a wall that moved come through, at the rate of the limit.
+#[test]
+fn the_weight_is_limited() {
+    let frame = |depth: &'static [f32; 1]| DepthFrame {
+        camera: Pinhole {
+            width: 1,
+            height: 1,
+            focal_px: [1.0; 2],
+            principal_px: [0.0; 2],
+        },
+        pose: looking([0.0; 3], [1.0, 0.0, 0.0]),
+        depth: DepthImage::Float32(depth),
+        rgb: None,
+    };
+    let config = TsdfConfig {
+        max_weight: 4,
+        truncation_m: 0.5,
+        ..config()
+    };
+    let mut volume = Tsdf::new(config, Shape([1, 1, 1]), [0.95, -0.05, -0.05], 0.1, false);
+    volume.integrate(&[frame(&[1.25]); 100]);
+    assert_eq!(
+        (volume.distance_m(0), volume.weight(0)),
+        (Some(0.25 + 0.5 / 32_767.0 / 2.0), 4.0)
+    );
+    let mut distance = 0.25;
+    for _ in 0..6 {
+        volume.integrate(&[frame(&[0.75])]);
+        distance = (distance * 4.0 - 0.25) / 5.0;
+        assert!((volume.distance_m(0).unwrap() - distance).abs() < 1e-4);
+    }
+}
+
+#[test]
+fn configurations_that_are_refused() {
+    let problem = |config: TsdfConfig| config.validate().unwrap_err().to_string();
+    assert_eq!(config().validate(), Ok(()));
+    let expected = "truncation_m: 0 (allowed: above 0, up to 1000 m)";
+    assert_eq!(
+        problem(TsdfConfig {
+            truncation_m: 0.0,
+            ..config()
+        }),
+        expected
+    );
+    assert_eq!(
+        problem(TsdfConfig {
+            max_weight: 129,
+            ..config()
+        }),
+        "max_weight: 129 (allowed: 1 to 128)"
+    );
+}
