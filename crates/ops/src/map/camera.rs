@@ -54,20 +54,19 @@ impl Pinhole {
     /// Projects the cells of a run along z into the image. Calls `update` for each cell that falls on a pixel, with the place of the
     /// cell along z.
     ///
-    /// `from_grid` maps points of the grid to the camera. `corner` is the centre of the run's first cell, and `centres` has the z
-    /// of each cell. Cells whose depth is at most `near`, metres, are left out, and cells beyond `far` may be.
+    /// `from_grid` maps points of the grid to the camera. `column` is x and y of the cells' centres, and `centres` their z, ascending. Cells whose depth is at most `near`, metres, are left out, and cells beyond `far` may be.
     #[inline(always)]
     pub(super) fn project_run(
         &self,
         from_grid: &RigidTransform<f32>,
-        corner: [f32; 3],
+        column: [f32; 2],
         centres: &[f32],
         [near, far]: [f32; 2],
         mut update: impl FnMut(usize, SeenCell),
     ) {
-        let range = self.visible(from_grid, corner, centres, far);
+        let range = self.visible(from_grid, column, centres, far);
         let rows = from_grid.rotation;
-        let along: [f32; 3] = std::array::from_fn(|i| rows[i][0] * corner[0] + rows[i][1] * corner[1]);
+        let along: [f32; 3] = std::array::from_fn(|i| rows[i][0] * column[0] + rows[i][1] * column[1]);
         let (width, height) = (self.width as f32, self.height as f32);
         let ([fx, fy], [cx, cy]) = (self.focal_px, self.principal_px);
         let (mut pixels, mut depths, mut inverses) = ([0u32; LANES], [0f32; LANES], [0f32; LANES]);
@@ -95,7 +94,7 @@ impl Pinhole {
 
     /// The places along z of the cells of a run that the camera may see, up to the depth `far`, metres. No cell outside of these
     /// places is seen. The arguments are those of [`project_run`](Self::project_run).
-    fn visible(&self, from_grid: &RigidTransform<f32>, [x, y, _]: [f32; 3], centres: &[f32], far: f32) -> Range<usize> {
+    fn visible(&self, from_grid: &RigidTransform<f32>, [x, y]: [f32; 2], centres: &[f32], far: f32) -> Range<usize> {
         let (Some(&first), Some(&last)) = (centres.first(), centres.last()) else {
             return 0..0;
         };

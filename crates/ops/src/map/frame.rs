@@ -18,7 +18,7 @@ pub enum DepthImage<'a> {
 pub struct DepthFrame<'a> {
     /// The camera's intrinsics.
     pub camera: Pinhole,
-    /// Pose of the camera in the frame of the grid: x to the right of the image, y down, z forward.
+    /// Pose of the camera in the frame of the grid's corner: x to the right of the image, y down, z forward.
     pub pose: RigidTransform<f64>,
     /// The depth image.
     pub depth: DepthImage<'a>,

@@ -15,4 +15,4 @@ pub use distance::{DistanceTransform, limit_of, metres};
 pub use frame::{DepthFrame, DepthImage, DepthRange, DistanceAlong};
 pub use occupancy::{ImageConfig, Occupancy, OccupancyConfig, RayBundle, RayCounters};
 pub use tsdf::{FrameWeight, Tsdf, TsdfConfig};
-pub use volume::{Bits, Shape};
+pub use volume::{Bits, Shape, Window};

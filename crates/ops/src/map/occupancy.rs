@@ -5,7 +5,7 @@
 //! threads nor the order of the rays change a bit.
 
 use super::frame::{DepthFrame, DepthRange, DistanceAlong, PreparedFrame};
-use super::volume::{Bits, Shape, words_of_run};
+use super::volume::{Bits, Shape, Window, words_of_run};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,9 +48,9 @@ pub struct ImageConfig {
 /// Points that a sensor measured from one place.
 #[derive(Clone, Copy, Debug)]
 pub struct RayBundle<'a> {
-    /// The sensor in the frame of the grid, metres.
+    /// The sensor, metres, in the frame of the grid's corner.
     pub origin: [f32; 3],
-    /// The points in the frame of the grid, metres.
+    /// The points, metres, in the frame of the grid's corner.
     pub points: &'a [[f32; 3]],
 }
 
@@ -70,15 +70,16 @@ pub struct RayCounters {
 /// Log-odds of the cells of a volume.
 #[derive(Debug)]
 pub struct Occupancy {
-    shape: Shape,
-    origin: [f32; 3],
+    window: Window,
+    /// 1 divided by the edge of a cell, in float32.
     inverse: f32,
-    /// Coordinates of the cells' centres along each axis, metres.
+    /// Coordinates of the cells' centres along each axis, metres, from the corner of the window on.
     centres: [Vec<f32>; 3],
     max_range: f32,
     hit: i16,
     miss: i16,
     clamp: [i16; 2],
+    /// Log-odds of each slot.
     state: Vec<i16>,
     /// Cells in which rays of this scan end, and cells that they pass. Empty between scans.
     hits: SharedBits,
@@ -176,16 +177,13 @@ impl SharedBits {
 }
 
 impl Occupancy {
-    /// Makes a volume of cells that are not known.
-    ///
-    /// `origin_m` is the corner of the volume with the least coordinates, and `voxel_size_m` is the edge of a cell.
-    pub fn new(config: OccupancyConfig, shape: Shape, origin_m: [f64; 3], voxel_size_m: f64) -> Self {
+    /// Makes a volume of cells that are not known. `voxel_size_m` is the edge of a cell.
+    pub fn new(config: OccupancyConfig, shape: Shape, voxel_size_m: f64) -> Self {
         let steps = |probability: f64| (ONE * (probability / (1.0 - probability)).ln()).round() as i16;
         Self {
-            shape,
-            origin: origin_m.map(|corner| corner as f32),
+            window: Window::new(shape),
             inverse: 1.0 / voxel_size_m as f32,
-            centres: shape.centres(origin_m, voxel_size_m),
+            centres: shape.centres(voxel_size_m),
             max_range: config.max_range_m,
             hit: steps(config.hit),
             miss: steps(config.miss),
@@ -195,6 +193,28 @@ impl Occupancy {
             passed: SharedBits::new(shape),
             ends: Vec::new(),
         }
+    }
+
+    /// The cells that the volume holds.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Moves the volume to the cells from `corner` on. Those that enter it are not known; their number is returned.
+    pub fn move_to(&mut self, corner: [i64; 3]) -> u64 {
+        self.window.move_to(corner, &mut self.state, UNKNOWN)
+    }
+
+    /// Moves the log-odds of each known cell towards 0 by `steps` / 1024, so that a cell that is not seen any more is forgotten.
+    pub fn fade(&mut self, steps: u16) {
+        let steps = i32::from(steps);
+        self.state
+            .par_iter_mut()
+            .filter(|state| **state != UNKNOWN)
+            .for_each(|state| {
+                let before = i32::from(*state);
+                *state = (before - before.signum() * steps.min(before.abs())) as i16;
+            });
     }
 
     /// Updates the cells with a scan: all sensors' points of one time. The cell of a sensor is free, and the cell of a point is
@@ -217,42 +237,41 @@ impl Occupancy {
     /// # Panics
     /// If an image does not have the camera's number of pixels.
     pub fn scan_images(&mut self, frames: &[DepthFrame<'_>], config: &ImageConfig) {
-        let [_, y, _] = self.shape.0;
-        let words = words_of_run(self.shape);
+        let shape = self.window.shape();
+        let (words, [xs, ys, zs]) = (words_of_run(shape), &self.centres);
         for frame in frames {
             let frame = PreparedFrame::new(frame, config.depth, config.distance);
-            (0..self.shape.runs()).into_par_iter().for_each(|run| {
-                let corner = [self.centres[0][run / y], self.centres[1][run % y], 0.0];
+            (0..shape.runs()).into_par_iter().for_each(|run| {
+                let column = [xs[run / ys.len()], ys[run % ys.len()]];
                 let (hits, passed) = (
                     &self.hits.0[run * words..][..words],
                     &self.passed.0[run * words..][..words],
                 );
-                mark_run(config, &frame, corner, &self.centres[2], hits, passed);
+                mark_run(config, &frame, column, zs, hits, passed);
             });
         }
         self.apply();
     }
 
     /// Probability that a cell is occupied; `None` if no ray has passed or hit the cell.
-    pub fn probability(&self, cell: usize) -> Option<f64> {
-        let state = self.state[cell];
+    pub fn probability(&self, cell: [usize; 3]) -> Option<f64> {
+        let state = self.state[self.window.slot(cell)];
         (state != UNKNOWN).then(|| 1.0 / (1.0 + (-f64::from(state) / ONE).exp()))
     }
 
     /// The cells that are occupied more likely than not.
     pub fn occupied(&self) -> Bits {
-        Bits::from_fn(self.shape, |cell| self.state[cell] > 0)
+        Bits::from_fn(self.window.shape(), |cell| self.state[self.window.slot(cell)] > 0)
     }
 
-    /// The log-odds of each cell in 1/1024, in the order of the cells' indices. The least number stands for a cell that is not
-    /// known.
+    /// The log-odds of each slot in 1/1024. The least number stands for a cell that is not known.
     pub fn state(&self) -> &[i16] {
         &self.state
     }
 
     /// Marks the cells that the rays of a sensor end in and pass.
     fn mark(&mut self, bundle: &RayBundle<'_>) -> RayCounters {
-        let from = bundle.origin.map_axes(|axis, value| self.part(axis, value));
+        let from = bundle.origin.map_axes(|_, value| self.part(value));
         let mut ends = std::mem::take(&mut self.ends);
         ends.clear();
         ends.par_extend(bundle.points.par_iter().enumerate().filter_map(|(index, &point)| {
@@ -302,18 +321,18 @@ impl Occupancy {
             let scale = self.max_range / length;
             [origin[0] + x * scale, origin[1] + y * scale, origin[2] + z * scale]
         };
-        Some((end.map_axes(|axis, value| self.part(axis, value)), is_hit))
+        Some((end.map_axes(|_, value| self.part(value)), is_hit))
     }
 
-    /// A coordinate in parts of a cell from the corner of the grid on.
-    fn part(&self, axis: usize, value: f32) -> i32 {
-        (((value - self.origin[axis]) * self.inverse) * PARTS).floor() as i32
+    /// A coordinate in parts of a cell.
+    fn part(&self, value: f32) -> i32 {
+        ((value * self.inverse) * PARTS).floor() as i32
     }
 
     /// The word and the bit of a cell; `None` outside the grid.
     #[inline(always)]
     fn place(&self, cell: [i32; 3]) -> Option<(usize, u32)> {
-        let Shape([nx, ny, nz]) = self.shape;
+        let Shape([nx, ny, nz]) = self.window.shape();
         let [x, y, z] = cell.map(|index| index as u32 as usize);
         (x < nx && y < ny && z < nz).then(|| ((x * ny + y) * nz.div_ceil(64) + z / 64, z as u32 % 64))
     }
@@ -336,8 +355,9 @@ impl Occupancy {
     fn walk_inside(&self, ray: &Ray, mut at: i64, is_hit: bool) {
         let [mut x, mut y, mut z] = ray.crossing;
         let [dx, dy, dz] = ray.unit.map(|unit| unit << PART_BITS);
-        let run = words_of_run(self.shape) as i64 * 64;
-        let strides = [run * self.shape.0[1] as i64, run, 1];
+        let shape = self.window.shape();
+        let run = words_of_run(shape) as i64 * 64;
+        let strides = [run * shape.0[1] as i64, run, 1];
         let [sx, sy, sz]: [i64; 3] = std::array::from_fn(|axis| strides[axis] * i64::from(ray.step[axis]));
         let (mut word, mut bits) = (at >> 6, 0);
         for _ in 0..ray.steps() + u32::from(!is_hit) {
@@ -394,48 +414,49 @@ impl Occupancy {
 
     /// Adds the marked hits and misses to the log-odds, and removes the marks.
     fn apply(&mut self) {
-        let (words, cells) = (words_of_run(self.shape), self.shape.0[2]);
+        let (window, shape) = (self.window, self.window.shape());
+        let (words, Shape([_, ny, nz])) = (words_of_run(shape), shape);
         let (hit, miss, [least, greatest]) = (self.hit, self.miss, self.clamp);
         if self.state.is_empty() {
             return;
         }
-        let marks = self
-            .hits
-            .0
-            .par_chunks_mut(words)
-            .zip(self.passed.0.par_chunks_mut(words));
-        self.state
-            .par_chunks_mut(cells)
-            .zip(marks)
-            .for_each(|(run, (hits, passed))| {
-                for ((run, hits), passed) in run.chunks_mut(64).zip(hits).zip(passed) {
-                    let (hits, passed) = (std::mem::take(hits.get_mut()), std::mem::take(passed.get_mut()));
-                    let mut marked = hits | passed;
-                    while marked != 0 {
-                        let bit = marked.trailing_zeros();
-                        marked &= marked - 1;
-                        let state = &mut run[bit as usize];
-                        let before = if *state == UNKNOWN { 0 } else { *state };
-                        let change = if hits >> bit & 1 == 1 { hit } else { miss };
-                        *state = before.saturating_add(change).clamp(least, greatest);
-                    }
+        let (hits, passed, first) = (&self.hits.0, &self.passed.0, window.first_slot(2));
+        self.state.par_chunks_mut(nz).enumerate().for_each(|(run, slots)| {
+            let [x, y] = window.place_of_run(run);
+            for word in 0..words {
+                let at = (x * ny + y) * words + word;
+                let [hits, passed] = [hits, passed].map(|marks| match marks[at].load(Ordering::Relaxed) {
+                    0 => 0,
+                    _ => marks[at].swap(0, Ordering::Relaxed),
+                });
+                let mut marked = hits | passed;
+                while marked != 0 {
+                    let bit = marked.trailing_zeros();
+                    marked &= marked - 1;
+                    let z = word * 64 + bit as usize + first;
+                    let state = &mut slots[if z < nz { z } else { z - nz }];
+                    let before = if *state == UNKNOWN { 0 } else { *state };
+                    let change = if hits >> bit & 1 == 1 { hit } else { miss };
+                    *state = before.saturating_add(change).clamp(least, greatest);
                 }
-            });
+            }
+        });
     }
 }
 
 multiversion! {
-    /// Marks the cells of a run along z that a depth image hits and passes. `corner` is the centre of the run's first cell.
+    /// Marks the cells of a run along z that a depth image hits and passes. `column` is x and y of the cells' centres, `centres`
+    /// their z.
     fn mark_run(
         config: &ImageConfig,
         frame: &PreparedFrame<'_>,
-        corner: [f32; 3],
+        column: [f32; 2],
         centres: &[f32],
         hits: &[AtomicU64],
         passed: &[AtomicU64],
     ) {
         let depths = [config.depth.min_cell_m, config.depth.max_m + config.band_m];
-        frame.camera.project_run(&frame.from_grid, corner, centres, depths, |cell, seen| {
+        frame.camera.project_run(&frame.from_grid, column, centres, depths, |cell, seen| {
             let distance = frame.distance(&seen);
             if distance >= -config.band_m {
                 let marks = if distance > config.band_m { passed } else { hits };

@@ -4,7 +4,7 @@
 //! state is integers: see [`fuse`].
 
 use super::frame::{DepthFrame, DepthRange, DistanceAlong, PreparedFrame};
-use super::volume::Shape;
+use super::volume::{Bits, Shape, Window};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
 
@@ -41,35 +41,39 @@ pub struct TsdfConfig {
 #[derive(Debug)]
 pub struct Tsdf {
     config: TsdfConfig,
-    shape: Shape,
-    /// Coordinates of the cells' centres along each axis, metres.
+    window: Window,
+    /// Coordinates of the cells' centres along each axis, metres, from the corner of the window on.
     centres: [Vec<f32>; 3],
-    /// The state of each cell: the distance in the low half, the weight in the high half.
+    /// The state of each slot: the distance in the low half, the weight in the high half.
     state: Vec<u32>,
-    /// Colour of each cell in 1/256, and the weight of its colour. Empty without colour.
+    /// Colour of each slot in 1/256, and the weight of its colour. Empty without colour.
     color: Vec<[u16; 4]>,
 }
 
 impl Tsdf {
-    /// Makes a volume that has seen nothing.
-    ///
-    /// `origin_m` is the corner of the volume with the least coordinates, and `voxel_size_m` is the edge of a cell.
-    pub fn new(config: TsdfConfig, shape: Shape, origin_m: [f64; 3], voxel_size_m: f64, with_color: bool) -> Self {
+    /// Makes a volume that has seen nothing. `voxel_size_m` is the edge of a cell.
+    pub fn new(config: TsdfConfig, shape: Shape, voxel_size_m: f64, with_color: bool) -> Self {
         Self {
             config,
-            shape,
-            centres: shape.centres(origin_m, voxel_size_m),
+            window: Window::new(shape),
+            centres: shape.centres(voxel_size_m),
             state: vec![0; shape.cells()],
             color: vec![[0; 4]; if with_color { shape.cells() } else { 0 }],
         }
     }
 
-    /// Number of cells along each axis.
-    pub fn shape(&self) -> Shape {
-        self.shape
+    /// The cells that the volume holds.
+    pub fn window(&self) -> Window {
+        self.window
     }
 
-    /// Fuses frames into the state, one after the other in their order.
+    /// Moves the volume to the cells from `corner` on. Those that enter it have seen nothing; their number is returned.
+    pub fn move_to(&mut self, corner: [i64; 3]) -> u64 {
+        self.window.clone().move_to(corner, &mut self.color, [0; 4]);
+        self.window.move_to(corner, &mut self.state, 0)
+    }
+
+    /// Fuses frames into the state, one after the other in their order. Their poses are those from the corner of the window on.
     ///
     /// # Panics
     /// If an image does not have the camera's number of pixels.
@@ -78,60 +82,87 @@ impl Tsdf {
             .iter()
             .map(|frame| PreparedFrame::new(frame, self.config.depth, self.config.distance))
             .collect();
-        let [_, y, z] = self.shape.0;
+        let Shape([.., z]) = self.window.shape();
         if self.state.is_empty() {
             return;
         }
-        let (config, centres) = (&self.config, &self.centres);
-        let slab = |i: usize, state: &mut [u32], color: &mut [[u16; 4]]| {
-            for (j, state) in state.chunks_mut(z).enumerate() {
-                let color = match color.len() {
-                    0 => &mut [],
-                    _ => &mut color[j * z..][..z],
-                };
-                let corner = [centres[0][i], centres[1][j], centres[2][0]];
-                for frame in &frames {
-                    update_run(config, frame, corner, &centres[2], state, color);
-                }
+        let (config, window, [xs, ys, zs]) = (&self.config, self.window, &self.centres);
+        let first = window.first_slot(2);
+        let (near, far) = zs.split_at(z - first);
+        let update = |run: usize, state: &mut [u32], color: &mut [[u16; 4]]| {
+            let [x, y] = window.place_of_run(run);
+            let (state_far, state_near) = state.split_at_mut(first);
+            let (color_far, color_near) = color.split_at_mut(first.min(color.len()));
+            for frame in &frames {
+                update_run(config, frame, [xs[x], ys[y]], near, state_near, color_near);
+                update_run(config, frame, [xs[x], ys[y]], far, state_far, color_far);
             }
         };
-        let states = self.state.par_chunks_mut(y * z).enumerate();
+        let states = self.state.par_chunks_mut(z).enumerate();
         if self.color.is_empty() {
-            states.for_each(|(i, state)| slab(i, state, &mut []));
+            states.for_each(|(run, state)| update(run, state, &mut []));
         } else {
-            let colors = self.color.par_chunks_mut(y * z);
-            states.zip(colors).for_each(|((i, state), color)| slab(i, state, color));
+            let colors = self.color.par_chunks_mut(z);
+            states
+                .zip(colors)
+                .for_each(|((run, state), color)| update(run, state, color));
         }
     }
 
+    /// Takes the part `factor / 65536` of each cell's weight away, rounded up, so that a cell that is not seen any more is forgotten.
+    pub fn fade(&mut self, factor: u16) {
+        let faded = |weight: u32| weight - ((weight * u32::from(factor) + 0xffff) >> 16);
+        self.state.par_iter_mut().for_each(|state| {
+            let (_, weight) = unpack(*state);
+            let left = faded(weight);
+            *state = if left == 0 { 0 } else { (*state & 0xffff) | left << 16 };
+        });
+        self.color.par_iter_mut().for_each(|color| {
+            let left = faded(u32::from(color[3])) as u16;
+            *color = if left == 0 {
+                [0; 4]
+            } else {
+                [color[0], color[1], color[2], left]
+            };
+        });
+    }
+
     /// Signed distance of a cell, metres, positive in front of the surface; `None` if no frame has seen the cell.
-    pub fn distance_m(&self, cell: usize) -> Option<f32> {
-        let (distance, weight) = unpack(self.state[cell]);
+    pub fn distance_m(&self, cell: [usize; 3]) -> Option<f32> {
+        let (distance, weight) = self.at(cell);
         (weight > 0).then(|| distance as f32 * (self.config.truncation_m / TRUNCATION))
     }
 
     /// Weight of a cell.
-    pub fn weight(&self, cell: usize) -> f32 {
-        let (_, weight) = unpack(self.state[cell]);
+    pub fn weight(&self, cell: [usize; 3]) -> f32 {
+        let (_, weight) = self.at(cell);
         weight as f32 / WEIGHT_ONE as f32
     }
 
     /// Colour of a cell, red, green and blue; `None` if the cell has none.
-    pub fn rgb(&self, cell: usize) -> Option<[u8; 3]> {
-        let [r, g, b, weight] = *self.color.get(cell)?;
+    pub fn rgb(&self, cell: [usize; 3]) -> Option<[u8; 3]> {
+        let [r, g, b, weight] = *self.color.get(self.window.slot(cell))?;
         (weight > 0).then(|| [r, g, b].map(|value| ((value + 128) >> 8) as u8))
     }
 
-    /// True if a cell of at least `min_weight` lies on the surface or behind it.
-    pub fn is_occupied(&self, cell: usize, min_weight: f32) -> bool {
-        let (distance, weight) = unpack(self.state[cell]);
-        weight > 0 && weight as f32 >= min_weight * WEIGHT_ONE as f32 && distance <= 0
+    /// The cells of at least `min_weight` that lie on a surface or behind it.
+    pub fn occupied(&self, min_weight: f32) -> Bits {
+        let least = (min_weight * WEIGHT_ONE as f32).max(1.0);
+        Bits::from_fn(self.window.shape(), |cell| {
+            let (distance, weight) = self.at(cell);
+            weight as f32 >= least && distance <= 0
+        })
     }
 
-    /// The state of each cell, in the order of the cells' indices. The low 16 bits are the distance as a signed number of
-    /// `truncation_m / 32767`, the high 16 bits the weight in 1/256.
+    /// The state of each slot. The low 16 bits are the distance as a signed number of `truncation_m / 32767`, the high 16 bits the
+    /// weight in 1/256.
     pub fn state(&self) -> &[u32] {
         &self.state
+    }
+
+    /// The distance and the weight of a cell.
+    fn at(&self, cell: [usize; 3]) -> (i32, u32) {
+        unpack(self.state[self.window.slot(cell)])
     }
 }
 
@@ -208,11 +239,11 @@ fn fuse_color(color: &mut [u16; 4], rgb: [u8; 3], weight: u32, max_weight: u32) 
 }
 
 multiversion! {
-    /// Updates the cells of a run along z with a frame. `corner` is the centre of the run's first cell.
+    /// Updates the cells of a run along z with a frame. `column` is x and y of the cells' centres, `centres` their z.
     fn update_run(
         config: &TsdfConfig,
         frame: &PreparedFrame<'_>,
-        corner: [f32; 3],
+        column: [f32; 2],
         centres: &[f32],
         state: &mut [u32],
         color: &mut [[u16; 4]],
@@ -221,7 +252,7 @@ multiversion! {
         let scale = TRUNCATION / truncation;
         let max_weight = config.max_weight * WEIGHT_ONE;
         let depths = [config.depth.min_cell_m, config.depth.max_m + truncation];
-        frame.camera.project_run(&frame.from_grid, corner, centres, depths, |cell, seen| {
+        frame.camera.project_run(&frame.from_grid, column, centres, depths, |cell, seen| {
             let distance = frame.distance(&seen);
             if distance < -truncation {
                 return;

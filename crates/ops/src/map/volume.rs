@@ -1,4 +1,6 @@
-//! Shape of a volume and its set of cells as bits.
+//! Shape of a volume, the cells that it holds, and sets of cells as bits.
+
+use rayon::prelude::*;
 
 /// Number of cells of a volume along x, y and z. Cell `(x, y, z)` has the index `(x * Y + y) * Z + z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +20,85 @@ impl Shape {
         self.0[0] * self.0[1]
     }
 
-    /// The coordinates of the cells' centres along each axis, metres, in float32: of a volume whose corner with the least coordinates
-    /// is `origin_m` and whose cells have edges of `voxel_size_m`.
-    pub(super) fn centres(self, origin_m: [f64; 3], voxel_size_m: f64) -> [Vec<f32>; 3] {
-        let centre = |axis: usize, i: usize| (origin_m[axis] + (i as f64 + 0.5) * voxel_size_m) as f32;
-        std::array::from_fn(|axis| (0..self.0[axis]).map(|i| centre(axis, i)).collect())
+    /// The coordinates of the cells' centres along each axis, metres, in float32, from the corner of the volume on. A cell has edges
+    /// of `voxel_size_m`.
+    pub(super) fn centres(self, voxel_size_m: f64) -> [Vec<f32>; 3] {
+        self.0
+            .map(|cells| (0..cells).map(|i| ((i as f64 + 0.5) * voxel_size_m) as f32).collect())
+    }
+}
+
+/// The cells of an endless grid that a volume holds: a box, which moves by whole cells.
+///
+/// A cell keeps its slot in the memory of the volume while the box moves. Along each axis the slot is the cell's number in the grid
+/// modulo the number of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    shape: Shape,
+    corner: [i64; 3],
+}
+
+impl Window {
+    /// Makes the box whose first cell is cell 0 of the grid on each axis.
+    pub fn new(shape: Shape) -> Self {
+        Self { shape, corner: [0; 3] }
+    }
+
+    /// Number of cells along each axis.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The number of the first cell in the grid, along each axis.
+    pub fn corner(&self) -> [i64; 3] {
+        self.corner
+    }
+
+    /// The slot of a cell, which is given by its place in the box.
+    pub fn slot(&self, cell: [usize; 3]) -> usize {
+        let [x, y, z] = std::array::from_fn(|axis| (cell[axis] + self.first_slot(axis)) % self.shape.0[axis]);
+        (x * self.shape.0[1] + y) * self.shape.0[2] + z
+    }
+
+    /// The slot of the first cell of the box along an axis.
+    pub(super) fn first_slot(&self, axis: usize) -> usize {
+        self.corner[axis].rem_euclid(self.shape.0[axis] as i64) as usize
+    }
+
+    /// The places in the box, x and y, of the cells of a run of slots along z.
+    pub(super) fn place_of_run(&self, run: usize) -> [usize; 2] {
+        let [nx, ny, _] = self.shape.0;
+        let place = |slot: usize, axis: usize, n: usize| (slot + n - self.first_slot(axis)) % n;
+        [place(run / ny, 0, nx), place(run % ny, 1, ny)]
+    }
+
+    /// Moves the box so that its first cell is `corner`, and sets the slots of the cells that enter it to `empty`. Returns the number
+    /// of these cells.
+    pub(super) fn move_to<T: Copy + Send + Sync>(&mut self, corner: [i64; 3], slots: &mut [T], empty: T) -> u64 {
+        let (before, Shape([nx, ny, nz])) = (*self, self.shape);
+        self.corner = corner;
+        if before == *self || slots.is_empty() {
+            return 0;
+        }
+        // True for each slot along an axis whose cell is another one than before.
+        let enters: [Vec<bool>; 3] = std::array::from_fn(|axis| {
+            let n = self.shape.0[axis];
+            let cell =
+                |window: &Self, slot: usize| window.corner[axis] + ((slot + n - window.first_slot(axis)) % n) as i64;
+            (0..n).map(|slot| cell(self, slot) != cell(&before, slot)).collect()
+        });
+        let [x, y, z] = &enters;
+        let runs = slots.par_chunks_mut(nz).enumerate();
+        runs.for_each(|(run, slots)| match x[run / ny] || y[run % ny] {
+            true => slots.fill(empty),
+            false => slots
+                .iter_mut()
+                .zip(z)
+                .filter(|(_, enters)| **enters)
+                .for_each(|(slot, _)| *slot = empty),
+        });
+        let stay = |enters: &[bool]| enters.iter().filter(|enters| !**enters).count();
+        (nx * ny * nz - stay(x) * stay(y) * stay(z)) as u64
     }
 }
 
@@ -45,14 +121,13 @@ impl Bits {
         }
     }
 
-    /// Makes the set of the cells for which `contains` is true; the argument is the index of a cell.
-    pub fn from_fn(shape: Shape, contains: impl Fn(usize) -> bool + Sync) -> Self {
-        use rayon::prelude::*;
+    /// Makes the set of the cells for which `contains` is true.
+    pub fn from_fn(shape: Shape, contains: impl Fn([usize; 3]) -> bool + Sync) -> Self {
         let mut bits = Self::new(shape);
-        let [_, _, cells] = shape.0;
+        let [_, y, cells] = shape.0;
         let words = bits.words.par_chunks_mut(words_of_run(shape)).enumerate();
         words.for_each(|(run, words)| {
-            for z in (0..cells).filter(|z| contains(run * cells + z)) {
+            for z in (0..cells).filter(|&z| contains([run / y, run % y, z])) {
                 words[z / 64] |= 1 << (z % 64);
             }
         });
@@ -84,8 +159,8 @@ impl Bits {
     /// has the index `x * Y + y`.
     pub fn flattened(&self, low: usize, high: usize) -> Self {
         let [x, y, _] = self.shape.0;
-        Self::from_fn(Shape([1, x, y]), |run| {
-            self.run(run).iter().enumerate().any(|(i, word)| {
+        Self::from_fn(Shape([1, x, y]), |[_, i, j]| {
+            self.run(i * y + j).iter().enumerate().any(|(i, word)| {
                 let from = low.saturating_sub(i * 64).min(64);
                 let to = high.saturating_sub(i * 64).min(64);
                 from < to && word >> from << (64 - (to - from)) != 0
@@ -125,5 +200,19 @@ mod tests {
         assert_eq!(columns(64, 129), [false, false, true, false]);
         assert_eq!(columns(129, 130), [false, false, false, true]);
         assert_eq!(columns(5, 5), [false; 4]);
+    }
+
+    #[test]
+    fn cells_keep_their_slots() {
+        let mut window = Window::new(Shape([3, 1, 4]));
+        let mut slots: Vec<usize> = (0..12).collect();
+        assert_eq!(window.move_to([1, 0, -1], &mut slots, 99), 12 - 2 * 3);
+        // Cell (1, 0, 0) of the grid is the first along x, and the second along z.
+        assert_eq!(slots[window.slot([0, 0, 1])], 4);
+        assert_eq!(slots[window.slot([1, 0, 3])], 10);
+        assert_eq!(slots[window.slot([2, 0, 1])], 99);
+        assert_eq!(slots[window.slot([0, 0, 0])], 99);
+        assert_eq!(slots.iter().filter(|&&slot| slot == 99).count(), 6);
+        assert_eq!(window.place_of_run(window.slot([2, 0, 0]) / 4), [2, 0]);
     }
 }

@@ -17,15 +17,16 @@ fn config() -> OccupancyConfig {
 }
 
 fn volume() -> Occupancy {
-    Occupancy::new(config(), SHAPE, [0.0; 3], 1.0)
+    Occupancy::new(config(), SHAPE, 1.0)
 }
 
 /// The cells of a state that is not unknown, with their states.
 fn known(volume: &Occupancy) -> BTreeMap<[usize; 3], i16> {
     let [_, ny, nz] = SHAPE.0;
-    let cells = volume.state.iter().enumerate().filter(|(_, state)| **state != UNKNOWN);
+    let cells = (0..SHAPE.cells()).map(|cell| [cell / nz / ny, cell / nz % ny, cell % nz]);
     cells
-        .map(|(cell, state)| ([cell / nz / ny, cell / nz % ny, cell % nz], *state))
+        .map(|cell| (cell, volume.state[volume.window.slot(cell)]))
+        .filter(|(_, state)| *state != UNKNOWN)
         .collect()
 }
 
@@ -121,7 +122,6 @@ fn a_long_ray_is_cut_and_its_end_is_free() {
             ..config()
         },
         SHAPE,
-        [0.0; 3],
         1.0,
     );
     scan(&mut volume, [0.5; 3], &[[0.5, 7.5, 0.5], [3.5, 0.5, 0.5]]);
@@ -143,7 +143,7 @@ fn rays_that_begin_or_end_outside_are_counted() {
 #[test]
 fn probabilities_stay_within_their_limits() {
     let mut volume = volume();
-    let cell = 2 * 8 * 70;
+    let cell = [2, 0, 0];
     assert_eq!(volume.probability(cell), None);
     for _ in 0..10 {
         scan(&mut volume, [0.5; 3], &[[2.5, 0.5, 0.5]]);
@@ -159,8 +159,8 @@ fn probabilities_stay_within_their_limits() {
 
 /// The cells of a scan that are hit, and those that rays pass, from rays one by one. Times are compared as fractions.
 fn oracle(volume: &Occupancy, bundle: &RayBundle<'_>) -> (BTreeSet<[i64; 3]>, BTreeSet<[i64; 3]>) {
-    let part = |axis: usize, value: f32| (((value - volume.origin[axis]) * volume.inverse) * 256.0).floor() as i128;
-    let from: [i128; 3] = std::array::from_fn(|axis| part(axis, bundle.origin[axis]));
+    let part = |value: f32| ((value * volume.inverse) * 256.0).floor() as i128;
+    let from: [i128; 3] = bundle.origin.map(part);
     let (mut hits, mut passed, mut ends) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for point in bundle.points {
         let d: [f32; 3] = std::array::from_fn(|axis| point[axis] - bundle.origin[axis]);
@@ -168,7 +168,7 @@ fn oracle(volume: &Occupancy, bundle: &RayBundle<'_>) -> (BTreeSet<[i64; 3]>, BT
         let is_cut = length > volume.max_range;
         let to: [i128; 3] = std::array::from_fn(|axis| {
             let cut = bundle.origin[axis] + d[axis] * (volume.max_range / length);
-            part(axis, if is_cut { cut } else { point[axis] })
+            part(if is_cut { cut } else { point[axis] })
         });
         let last: [i128; 3] = to.map(|part| part.div_euclid(256));
         if !is_cut {
@@ -237,7 +237,6 @@ fn every_ray_passes_the_cells_of_exact_fractions() {
                 ..config()
             },
             SHAPE,
-            [0.0; 3],
             1.0,
         );
         let origin = place(&mut random, if case % 5 == 0 { 1.5 } else { 0.9 });
@@ -246,6 +245,8 @@ fn every_ray_passes_the_cells_of_exact_fractions() {
             origin,
             points: &points,
         };
+        // The slots of the cells begin anywhere.
+        volume.move_to([case - 7, 3 * case, -case]);
         let counters = volume.scan(&[bundle]);
         let (hits, passed) = oracle(&volume, &bundle);
         let in_grid = |cell: &[i64; 3]| (0..3).all(|axis| (0..SHAPE.0[axis] as i64).contains(&cell[axis]));
@@ -272,7 +273,7 @@ fn a_wall_in_a_depth_image() {
     let depths = [1.1; 64];
     let frame = DepthFrame {
         camera,
-        pose: robocache_geometry::RigidTransform::identity(),
+        pose: robocache_geometry::RigidTransform::new([0.0, 0.0, 0.0, 1.0], [0.1, 0.1, 0.0]),
         depth: crate::map::DepthImage::Float32(&depths),
         rgb: None,
     };
@@ -285,7 +286,7 @@ fn a_wall_in_a_depth_image() {
             min_cell_m: 0.3,
         },
     };
-    let mut volume = Occupancy::new(config(), Shape([1, 1, 10]), [-0.1, -0.1, 0.0], 0.2);
+    let mut volume = Occupancy::new(config(), Shape([1, 1, 10]), 0.2);
     volume.scan_images(&[frame, frame], &image);
     let expected = [
         UNKNOWN, UNKNOWN, MISS, MISS, MISS, HIT, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
@@ -321,4 +322,35 @@ fn configurations_that_are_refused() {
         }),
         expected
     );
+}
+
+#[test]
+fn a_volume_that_moves_forgets_the_cells_that_leave() {
+    let mut volume = volume();
+    scan(&mut volume, [0.5; 3], &[[3.5, 0.5, 0.5]]);
+    assert_eq!(volume.move_to([2, 0, -69]), (8 * 70 - 6) * 8);
+    // The cells 2 and 3 of x are 0 and 1 now, and z = 0 is the last one.
+    assert_eq!(known(&volume), states([([0, 0, 69], MISS), ([1, 0, 69], HIT)]));
+    scan(&mut volume, [0.5, 0.5, 69.5], &[[2.5, 0.5, 69.5]]);
+    let expected = [([0, 0, 69], 2 * MISS), ([1, 0, 69], HIT + MISS), ([2, 0, 69], HIT)];
+    assert_eq!(known(&volume), states(expected));
+    assert_eq!(volume.move_to([0; 3]), (8 * 70 - 6) * 8);
+    assert_eq!(
+        known(&volume),
+        states([([2, 0, 0], 2 * MISS), ([3, 0, 0], HIT + MISS), ([4, 0, 0], HIT)])
+    );
+}
+
+#[test]
+fn log_odds_fade_to_0_and_stay_known() {
+    let mut volume = volume();
+    scan(&mut volume, [0.5; 3], &[[1.5, 0.5, 0.5]]);
+    volume.fade(400);
+    assert_eq!(
+        known(&volume),
+        states([([0, 0, 0], MISS + 400), ([1, 0, 0], HIT - 400)])
+    );
+    volume.fade(u16::MAX);
+    assert_eq!(known(&volume), states([([0, 0, 0], 0), ([1, 0, 0], 0)]));
+    assert_eq!(volume.probability([0; 3]), Some(0.5));
 }

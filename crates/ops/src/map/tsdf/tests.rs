@@ -160,7 +160,7 @@ fn every_cell_is_what_one_cell_at_a_time_gives() {
             .map(|(i, (raw, depths, rgb))| DepthFrame {
                 camera,
                 pose: looking(
-                    [0; 3].map(|_: u8| 3.0 * random.next() - 1.0),
+                    [0; 3].map(|_: u8| 3.0 * random.next() - 0.7),
                     [0; 3].map(|_: u8| random.next() - 0.5),
                 ),
                 depth: if i % 2 == 0 {
@@ -171,20 +171,24 @@ fn every_cell_is_what_one_cell_at_a_time_gives() {
                 rgb: with_color.then_some(rgb),
             })
             .collect();
-        let mut volume = Tsdf::new(config, SHAPE, [-0.3, 0.1, -0.5], 0.04, with_color);
+        let mut volume = Tsdf::new(config, SHAPE, 0.04, with_color);
+        // The slots of the cells begin anywhere.
+        volume.move_to([case as i64 * 7, -13, case as i64 * 33 - 40]);
         volume.integrate(&frames[..1]);
         volume.integrate(&frames[1..]);
         let [_, ny, nz] = SHAPE.0;
-        for cell in 0..SHAPE.cells() {
-            let (distance, weight, color) = oracle(&volume, &frames, [cell / nz / ny, cell / nz % ny, cell % nz]);
-            let (found, found_weight) = unpack(volume.state[cell]);
+        for index in 0..SHAPE.cells() {
+            let cell = [index / nz / ny, index / nz % ny, index % nz];
+            let slot = volume.window.slot(cell);
+            let (distance, weight, color) = oracle(&volume, &frames, cell);
+            let (found, found_weight) = unpack(volume.state[slot]);
             assert_eq!(
                 (i64::from(found), i64::from(found_weight)),
                 (distance, weight),
-                "case {case}, cell {cell}"
+                "case {case}, cell {cell:?}"
             );
             if with_color {
-                assert_eq!(volume.color[cell].map(i64::from), color, "case {case}, cell {cell}");
+                assert_eq!(volume.color[slot].map(i64::from), color, "case {case}, cell {cell:?}");
             }
             seen += usize::from(weight > 0);
         }
@@ -198,24 +202,26 @@ fn a_plane() {
     let depths = vec![1.0; camera().pixels()];
     let frame = DepthFrame {
         camera: camera(),
-        pose: looking([0.0; 3], [1.0, 0.0, 0.0]),
+        pose: looking([-0.6, 0.03, 0.03], [1.0, 0.0, 0.0]),
         depth: DepthImage::Float32(&depths),
         rgb: None,
     };
     let shape = Shape([40, 3, 3]);
-    let mut volume = Tsdf::new(config(), shape, [0.6, -0.03, -0.03], 0.02, false);
+    let mut volume = Tsdf::new(config(), shape, 0.02, false);
     volume.integrate(&[frame; 3]);
     for x in 0..40 {
         let ahead = 1.0 - (0.6 + (x as f32 + 0.5) * 0.02);
-        let distance = volume.distance_m((x * 3 + 1) * 3 + 1);
+        let distance = volume.distance_m([x, 1, 1]);
         match distance {
             Some(distance) => assert!((distance - ahead.min(0.1)).abs() < 1e-4, "{x}: {distance}, {ahead}"),
             None => assert!(ahead < -0.0999, "{x}: {ahead}"),
         }
     }
-    assert_eq!(volume.weight((10 * 3 + 1) * 3 + 1), 3.0);
-    assert!(!volume.is_occupied((10 * 3 + 1) * 3 + 1, 1.0) && volume.is_occupied((22 * 3 + 1) * 3 + 1, 1.0));
-    assert!(!volume.is_occupied((22 * 3 + 1) * 3 + 1, 3.5));
+    assert_eq!(volume.weight([10, 1, 1]), 3.0);
+    // The cell at 1.01 m is the first one behind the surface.
+    let occupied = volume.occupied(1.0);
+    assert!(!occupied.contains([19, 1, 1]) && occupied.contains([20, 1, 1]));
+    assert_eq!(volume.occupied(3.5).count(), 0);
 }
 
 /// A weight that has grown to its limit lets a wall that moved come through, at the rate of the limit.
@@ -228,7 +234,7 @@ fn the_weight_is_limited() {
             focal_px: [1.0; 2],
             principal_px: [0.0; 2],
         },
-        pose: looking([0.0; 3], [1.0, 0.0, 0.0]),
+        pose: looking([-0.95, 0.05, 0.05], [1.0, 0.0, 0.0]),
         depth: DepthImage::Float32(depth),
         rgb: None,
     };
@@ -237,17 +243,17 @@ fn the_weight_is_limited() {
         truncation_m: 0.5,
         ..config()
     };
-    let mut volume = Tsdf::new(config, Shape([1, 1, 1]), [0.95, -0.05, -0.05], 0.1, false);
+    let mut volume = Tsdf::new(config, Shape([1, 1, 1]), 0.1, false);
     volume.integrate(&[frame(&[1.25]); 100]);
     assert_eq!(
-        (volume.distance_m(0), volume.weight(0)),
+        (volume.distance_m([0; 3]), volume.weight([0; 3])),
         (Some(0.25 + 0.5 / 32_767.0 / 2.0), 4.0)
     );
     let mut distance = 0.25;
     for _ in 0..6 {
         volume.integrate(&[frame(&[0.75])]);
         distance = (distance * 4.0 - 0.25) / 5.0;
-        assert!((volume.distance_m(0).unwrap() - distance).abs() < 1e-4);
+        assert!((volume.distance_m([0; 3]).unwrap() - distance).abs() < 1e-4);
     }
 }
 
@@ -269,5 +275,95 @@ fn configurations_that_are_refused() {
             ..config()
         }),
         "max_weight: 129 (allowed: 1 to 128)"
+    );
+}
+
+/// A volume that follows a camera keeps what it saw of the cells that stay, and forgets those that leave, also if they come back.
+#[test]
+fn a_volume_that_moves() {
+    let camera = camera();
+    let depths: Vec<f32> = (0..camera.pixels()).map(|i| 0.5 + (i % 7) as f32 * 0.02).collect();
+    // A pose in the world, of which each volume gets the part from its corner on.
+    let from = |corner: [i64; 3]| {
+        let position = std::array::from_fn(|axis| [0.1, 0.35, 0.4][axis] - corner[axis] as f64 * 0.0625);
+        DepthFrame {
+            camera,
+            pose: looking(position, [1.0, 0.2, 0.1]),
+            depth: DepthImage::Float32(&depths),
+            rgb: None,
+        }
+    };
+    let shape = Shape([12, 12, 12]);
+    let new = || {
+        Tsdf::new(
+            TsdfConfig {
+                truncation_m: 0.25,
+                ..config()
+            },
+            shape,
+            0.0625,
+            true,
+        )
+    };
+    let (mut still, mut moving) = (new(), new());
+    still.integrate(&[from([0; 3])]);
+    moving.integrate(&[from([0; 3])]);
+    assert!(still.occupied(1.0).count() > 50);
+    assert_eq!(moving.move_to([3, -2, 5]), 12 * 12 * 12 - 9 * 10 * 7);
+    let kept = |cell: [usize; 3]| moving.distance_m(cell);
+    let mut seen = 0;
+    for x in 0..12 {
+        for y in 0..12 {
+            for z in 0..12 {
+                // A cell of the moved volume in the volume that stood still.
+                let there = [x as i64 + 3, y as i64 - 2, z as i64 + 5];
+                let stays = there.iter().all(|i| (0..12).contains(i));
+                let expected = stays.then(|| still.distance_m(there.map(|i| i as usize))).flatten();
+                assert_eq!(kept([x, y, z]), expected, "{x} {y} {z}");
+                seen += usize::from(expected.is_some());
+            }
+        }
+    }
+    assert!(seen > 100, "{seen}");
+    // Far away, and back: nothing is left.
+    assert_eq!(moving.move_to([1_000_000_000_000, 0, 0]), 12 * 12 * 12);
+    moving.move_to([0; 3]);
+    assert!(moving.state().iter().all(|&state| state == 0));
+    // What a volume sees does not depend on where in the grid it is.
+    let mut far = new();
+    far.move_to([-7, 1 << 40, 5]);
+    far.integrate(&[from([0; 3])]);
+    for x in 0..12 {
+        for y in 0..12 {
+            for z in 0..12 {
+                assert_eq!(far.distance_m([x, y, z]), still.distance_m([x, y, z]));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cell_that_is_not_seen_is_forgotten() {
+    let frame = DepthFrame {
+        camera: Pinhole {
+            width: 1,
+            height: 1,
+            focal_px: [1.0; 2],
+            principal_px: [0.0; 2],
+        },
+        pose: looking([-0.95, 0.05, 0.05], [1.0, 0.0, 0.0]),
+        depth: DepthImage::Float32(&[1.0]),
+        rgb: Some(&[[10, 20, 30]]),
+    };
+    let mut volume = Tsdf::new(config(), Shape([1; 3]), 0.1, true);
+    volume.integrate(&[frame]);
+    let distance = volume.distance_m([0; 3]);
+    assert_eq!((volume.weight([0; 3]), volume.rgb([0; 3])), (1.0, Some([10, 20, 30])));
+    volume.fade(1 << 14);
+    assert_eq!((volume.weight([0; 3]), volume.distance_m([0; 3])), (0.75, distance));
+    volume.fade(u16::MAX);
+    assert_eq!(
+        (volume.weight([0; 3]), volume.distance_m([0; 3]), volume.rgb([0; 3])),
+        (0.0, None, None)
     );
 }
