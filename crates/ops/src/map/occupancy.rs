@@ -417,9 +417,6 @@ impl Occupancy {
         let (window, shape) = (self.window, self.window.shape());
         let (words, Shape([_, ny, nz])) = (words_of_run(shape), shape);
         let (hit, miss, [least, greatest]) = (self.hit, self.miss, self.clamp);
-        if self.state.is_empty() {
-            return;
-        }
         let (hits, passed, first) = (&self.hits.0, &self.passed.0, window.first_slot(2));
         self.state.par_chunks_mut(nz).enumerate().for_each(|(run, slots)| {
             let [x, y] = window.place_of_run(run);

@@ -83,9 +83,6 @@ impl Tsdf {
             .map(|frame| PreparedFrame::new(frame, self.config.depth, self.config.distance))
             .collect();
         let Shape([.., z]) = self.window.shape();
-        if self.state.is_empty() {
-            return;
-        }
         let (config, window, [xs, ys, zs]) = (&self.config, self.window, &self.centres);
         let first = window.first_slot(2);
         let (near, far) = zs.split_at(z - first);

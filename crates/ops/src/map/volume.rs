@@ -1,14 +1,39 @@
 //! Shape of a volume, the cells that it holds, and sets of cells as bits.
 
+use crate::{ConfigError, refused};
 use rayon::prelude::*;
 
 /// Number of cells of a volume along x, y and z. Cell `(x, y, z)` has the index `(x * Y + y) * Z + z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape(pub [usize; 3]);
+pub struct Shape(pub(super) [usize; 3]);
 
 impl Shape {
-    /// Greatest number of cells along an axis: squared distances of three axes then fit in 31 bits, and walks along a ray in 64.
+    /// Greatest number of cells along an axis: squared distances of three axes then fit in 31 bits.
     pub const MAX_AXIS: usize = 4096;
+    /// Greatest number of cells, so that a cell's index fits in 32 bits.
+    pub const MAX_CELLS: usize = 1 << 31;
+
+    /// Makes the shape of a volume.
+    ///
+    /// # Errors
+    /// Returns the key `shape` if an axis has no cell or more than [`MAX_AXIS`](Self::MAX_AXIS), or the product is more than
+    /// [`MAX_CELLS`](Self::MAX_CELLS).
+    pub fn new(shape: [usize; 3]) -> Result<Self, ConfigError> {
+        let is_axis = |n: &usize| (1..=Self::MAX_AXIS).contains(n);
+        if !shape.iter().all(is_axis) || shape.iter().product::<usize>() > Self::MAX_CELLS {
+            let (axis, cells) = (Self::MAX_AXIS, Self::MAX_CELLS);
+            return refused(
+                "shape",
+                format!("{shape:?} (allowed: 1 to {axis} cells an axis, {cells} in all)"),
+            );
+        }
+        Ok(Self(shape))
+    }
+
+    /// Number of cells along x, y and z.
+    pub fn axes(self) -> [usize; 3] {
+        self.0
+    }
 
     /// Number of cells.
     pub fn cells(self) -> usize {
@@ -77,14 +102,16 @@ impl Window {
     pub(super) fn move_to<T: Copy + Send + Sync>(&mut self, corner: [i64; 3], slots: &mut [T], empty: T) -> u64 {
         let (before, Shape([nx, ny, nz])) = (*self, self.shape);
         self.corner = corner;
+        // A volume without colour has no slots for colours.
         if before == *self || slots.is_empty() {
             return 0;
         }
         // True for each slot along an axis whose cell is another one than before.
         let enters: [Vec<bool>; 3] = std::array::from_fn(|axis| {
             let n = self.shape.0[axis];
-            let cell =
-                |window: &Self, slot: usize| window.corner[axis] + ((slot + n - window.first_slot(axis)) % n) as i64;
+            let cell = |window: &Self, slot: usize| {
+                window.corner[axis].wrapping_add(((slot + n - window.first_slot(axis)) % n) as i64)
+            };
             (0..n).map(|slot| cell(self, slot) != cell(&before, slot)).collect()
         });
         let [x, y, z] = &enters;
@@ -183,6 +210,18 @@ pub(super) fn words_of_run(shape: Shape) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shapes_that_are_refused() {
+        assert_eq!(Shape::new([1, 4096, 512]), Ok(Shape([1, 4096, 512])));
+        let allowed = "(allowed: 1 to 4096 cells an axis, 2147483648 in all)";
+        for shape in [[0, 1, 1], [1, 4097, 1], [4096, 4096, 129]] {
+            assert_eq!(
+                Shape::new(shape).unwrap_err().to_string(),
+                format!("shape: {shape:?} {allowed}")
+            );
+        }
+    }
 
     #[test]
     fn columns_between_two_heights() {

@@ -139,16 +139,16 @@ fn every_cell_is_what_one_cell_at_a_time_gives() {
             ..camera()
         };
         let with_color = case % 4 == 0;
-        let images: Vec<(Vec<u16>, Vec<f32>, Vec<[u8; 3]>)> = (0..4)
+        let images: Vec<_> = (0..4)
             .map(|_| {
                 let raw: Vec<u16> = (0..camera.pixels())
                     .map(|_| [0, 65_535, (random.next() * 3000.0) as u16][(random.next() * 8.0).min(2.0) as usize])
                     .collect();
-                let depths = raw
+                let depths: Vec<f32> = raw
                     .iter()
                     .map(|&raw| if raw == 0 { f32::NAN } else { f32::from(raw) * 0.001 })
                     .collect();
-                let rgb = (0..camera.pixels())
+                let rgb: Vec<[u8; 3]> = (0..camera.pixels())
                     .map(|_| [0; 3].map(|_: u8| (random.next() * 256.0) as u8))
                     .collect();
                 (raw, depths, rgb)
