@@ -1,5 +1,6 @@
 //! Pinhole cameras, and what they see of a run of cells.
 
+use crate::{ConfigError, refused};
 use robocache_geometry::RigidTransform;
 use std::ops::Range;
 
@@ -26,12 +27,38 @@ pub(super) struct SeenCell {
     pub inverse: f32,
 }
 
+/// Greatest number of columns and of rows, so that a pixel's index fits in 32 bits.
+const MAX_PIXELS: usize = 1 << 14;
 /// Number of cells that are projected at once.
 const LANES: usize = 16;
 /// Index in place of a pixel's if a cell does not fall on one.
 const OUTSIDE: u32 = u32::MAX;
 
 impl Pinhole {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// Returns the first key whose value is not allowed, the value, and the allowed values.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        for (key, pixels) in [("width", self.width), ("height", self.height)] {
+            if !(1..=MAX_PIXELS).contains(&pixels) {
+                return refused(key, format!("{pixels} (allowed: 1 to {MAX_PIXELS})"));
+            }
+        }
+        let [fx, fy] = self.focal_px;
+        if ![fx, fy].iter().all(|focal| (1e-3..=1e6).contains(&focal.abs())) {
+            return refused(
+                "focal_px",
+                format!("[{fx}, {fy}] (allowed: 0.001 to 1000000, or minus that)"),
+            );
+        }
+        let [cx, cy] = self.principal_px;
+        if ![cx, cy].iter().all(|principal| principal.abs() <= 1e6) {
+            return refused("principal_px", format!("[{cx}, {cy}] (allowed: +-1000000)"));
+        }
+        Ok(())
+    }
+
     /// Number of pixels.
     pub fn pixels(&self) -> usize {
         self.width * self.height
@@ -147,5 +174,41 @@ impl Pinhole {
         let start = centres.partition_point(|&z| z < low).saturating_sub(1);
         let end = (centres.partition_point(|&z| z <= high) + 1).min(centres.len());
         start..end.max(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cameras_that_are_refused() {
+        let camera = Pinhole {
+            width: 640,
+            height: 480,
+            focal_px: [525.0, -525.0],
+            principal_px: [319.5, 239.5],
+        };
+        let problem = |camera: Pinhole| camera.validate().unwrap_err().to_string();
+        assert_eq!(camera.validate(), Ok(()));
+        assert_eq!(
+            problem(Pinhole { width: 0, ..camera }),
+            "width: 0 (allowed: 1 to 16384)"
+        );
+        let expected = "focal_px: [0, 525] (allowed: 0.001 to 1000000, or minus that)";
+        assert_eq!(
+            problem(Pinhole {
+                focal_px: [0.0, 525.0],
+                ..camera
+            }),
+            expected
+        );
+        assert!(
+            problem(Pinhole {
+                principal_px: [0.0, f32::NAN],
+                ..camera
+            })
+            .starts_with("principal_px: [0, NaN]")
+        );
     }
 }

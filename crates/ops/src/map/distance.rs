@@ -20,7 +20,8 @@ pub struct DistanceTransform {
 
 impl DistanceTransform {
     /// Writes the squared distance, in cells, from each cell to the nearest cell of `sites`. A cell whose squared distance is more
-    /// than `limit`, or that has no site, gets `limit + 1`.
+    /// than `limit` gets `limit + 1`, and so does every cell if there is no site. A `limit` above 2^30 - 1 counts as 2^30 - 1, which
+    /// is more than any squared distance.
     ///
     /// `out` has an entry for each cell, in the order of the cells' indices.
     ///
@@ -135,7 +136,11 @@ impl Lines {
             let from = &from[start + i * stride..][..width];
             match from.as_array::<TILE>() {
                 Some(from) => *row = *from,
-                None => row[..width].copy_from_slice(from),
+                None => {
+                    // The other lanes repeat one, so that they do not widen the search.
+                    row.fill(from[0]);
+                    row[..width].copy_from_slice(from);
+                }
             }
             least = row.iter().fold(least, |least, &square| least.min(square));
         }
@@ -186,16 +191,16 @@ fn least(rows: &[[i32; TILE]], i: usize, [from, to]: [usize; 2]) -> ([i32; TILE]
     (best.map(|square| square.min(FAR)), [first as usize, last as usize])
 }
 
-/// The distance in metres of a squared distance in cells.
-pub fn metres(square: i32, voxel_size_m: f32) -> f32 {
-    (square as f32).sqrt() * voxel_size_m
+/// The distance in metres of a squared distance in cells, or of `limit` if that is less.
+pub fn metres(square: i32, limit: u32, voxel_size_m: f32) -> f32 {
+    (square.min(limit as i32) as f32).sqrt() * voxel_size_m
 }
 
-/// The greatest squared distance, in cells, that is not above `max_distance_m`. The quotient of the two numbers may be less than
+/// The greatest squared distance, in cells, that is not above `max_distance_m`, which is 0 or more. The quotient of the two numbers may be less than
 /// the number of cells that is meant, by rounding: 0.3 / 0.1 is. So a squared distance counts as not above if it is so to within 1e-9.
 pub fn limit_of(max_distance_m: f64, voxel_size_m: f64) -> u32 {
     let cells = max_distance_m / voxel_size_m;
-    (cells * cells * (1.0 + 1e-9)).floor() as u32
+    (cells * cells * (1.0 + 1e-9)).min(f64::from(FAR - 1)).floor() as u32
 }
 
 #[cfg(test)]
@@ -264,6 +269,8 @@ mod tests {
         assert_eq!(limit_of(2.0, 0.02), 10_000);
         assert_eq!(limit_of(0.07, 0.02), 12);
         assert_eq!(limit_of(0.3, 0.1), 9);
-        assert_eq!(metres(25, 0.5), 2.5);
+        assert_eq!(limit_of(f64::INFINITY, 0.1), (1 << 30) - 1);
+        assert_eq!(metres(25, 100, 0.5), 2.5);
+        assert_eq!(metres(101, 100, 0.5), 5.0);
     }
 }

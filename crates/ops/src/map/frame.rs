@@ -7,9 +7,9 @@ use robocache_geometry::RigidTransform;
 /// Depths of a frame's pixels, by rows.
 #[derive(Clone, Copy, Debug)]
 pub enum DepthImage<'a> {
-    /// Depths in a unit, metres. The depths 0 and 65535 are not known.
+    /// Depths in a unit, metres. The values 0 and 65535 stand for no depth.
     UInt16(&'a [u16], f32),
-    /// Depths in metres. A depth that is not finite, or not above 0, is not known.
+    /// Depths in metres. A value that is not finite, or not above 0, stands for no depth.
     Float32(&'a [f32]),
 }
 

@@ -1,11 +1,11 @@
 //! Free and occupied cells as log-odds, from rays between a sensor and the points that it measured, or from depth images.
 //!
 //! A scan updates each cell once. It is a hit if a ray ends in the cell, or an image shows a surface there. Else it is a miss if a ray
-//! passes the cell, or an image shows a surface behind it. Rays walk in integers, and hits and misses are sets, so that neither
-//! threads nor the order of the rays change a bit.
+//! passes the cell, or an image shows a surface behind it. Rays walk in integers, and hits and misses are sets, so that threads
+//! change no bit. The order of the points of a sensor does: of those that end in one cell, only the ray of the first one walks.
 
 use super::frame::{DepthFrame, DepthRange, DistanceAlong, PreparedFrame};
-use super::volume::{Bits, Shape, Window, words_of_run};
+use super::volume::{Bits, Shape, Window, check_voxel_size, words_of_run};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,21 +178,25 @@ impl SharedBits {
 
 impl Occupancy {
     /// Makes a volume of cells that are not known. `voxel_size_m` is the edge of a cell.
-    pub fn new(config: OccupancyConfig, shape: Shape, voxel_size_m: f64) -> Self {
-        let steps = |probability: f64| (ONE * (probability / (1.0 - probability)).ln()).round() as i16;
-        Self {
+    ///
+    /// # Errors
+    /// Returns the first key whose value is not allowed, the value, and the allowed values.
+    pub fn new(config: &OccupancyConfig, shape: Shape, voxel_size_m: f64) -> Result<Self, ConfigError> {
+        check_voxel_size(voxel_size_m)?;
+        config.validate(voxel_size_m)?;
+        Ok(Self {
             window: Window::new(shape),
             inverse: 1.0 / voxel_size_m as f32,
             centres: shape.centres(voxel_size_m),
             max_range: config.max_range_m,
-            hit: steps(config.hit),
-            miss: steps(config.miss),
-            clamp: config.clamp.map(steps),
+            hit: log_odds(config.hit),
+            miss: log_odds(config.miss),
+            clamp: config.clamp.map(log_odds),
             state: vec![UNKNOWN; shape.cells()],
             hits: SharedBits::new(shape),
             passed: SharedBits::new(shape),
             ends: Vec::new(),
-        }
+        })
     }
 
     /// The cells that the volume holds.
@@ -217,8 +221,8 @@ impl Occupancy {
             });
     }
 
-    /// Updates the cells with a scan: all sensors' points of one time. The cell of a sensor is free, and the cell of a point is
-    /// occupied, also if a ray passes it.
+    /// Updates the cells with a scan: all sensors' points of one time. A cell in which a point lies is a hit, also if a ray passes
+    /// it. The cell of a sensor is passed by each of its rays.
     pub fn scan(&mut self, bundles: &[RayBundle<'_>]) -> RayCounters {
         let mut counters = RayCounters::default();
         for bundle in bundles {
@@ -232,7 +236,8 @@ impl Occupancy {
         counters
     }
 
-    /// Updates the cells with a scan: all cameras' depth images of one time.
+    /// Updates the cells with a scan: all cameras' depth images of one time. The configuration has passed
+    /// [`validate`](ImageConfig::validate).
     ///
     /// # Panics
     /// If an image does not have the camera's number of pixels.
@@ -381,7 +386,15 @@ impl Occupancy {
     /// Walks any ray. Returns true if some of its cells are outside the grid.
     fn walk_anywhere(&self, ray: Ray, is_hit: bool) -> bool {
         let (mut cell, mut left, mut crossing) = (ray.first, ray.left, ray.crossing);
-        let mut is_clipped = false;
+        let Shape(axes) = self.window.shape();
+        let is_beside = |axis: usize| {
+            let (first, last, cells) = (ray.first[axis], ray.last[axis], axes[axis] as i32);
+            first.max(last) < 0 || first.min(last) >= cells
+        };
+        if (0..3).any(is_beside) {
+            return true;
+        }
+        let mut is_clipped = self.place(ray.last).is_none();
         for _ in 0..ray.steps() {
             is_clipped |= !self.pass(cell);
             let next = |axis: usize| if left[axis] > 0 { crossing[axis] } else { i64::MAX };
@@ -465,26 +478,28 @@ multiversion! {
     }
 }
 
+/// The log-odds of a probability in 1/1024.
+fn log_odds(probability: f64) -> i16 {
+    (ONE * (probability / (1.0 - probability)).ln()).round() as i16
+}
+
 impl OccupancyConfig {
-    /// Checks every value for cells whose edge is `voxel_size_m`.
-    ///
-    /// # Errors
-    /// The first key whose value is not allowed, the value, and the allowed values.
-    pub fn validate(&self, voxel_size_m: f64) -> Result<(), ConfigError> {
+    fn validate(&self, voxel_size_m: f64) -> Result<(), ConfigError> {
         let Self {
             hit,
             miss,
             clamp: [least, greatest],
             max_range_m,
         } = *self;
-        if !(hit > 0.5 && hit < 1.0) {
-            return refused("hit", format!("{hit} (allowed: above 0.5, below 1)"));
+        let (low, high) = (1e-6..=0.499, 0.501..=0.999_999);
+        if !high.contains(&hit) {
+            return refused("hit", format!("{hit} (allowed: 0.501 to 0.999999)"));
         }
-        if !(miss > 0.0 && miss < 0.5) {
-            return refused("miss", format!("{miss} (allowed: above 0, below 0.5)"));
+        if !low.contains(&miss) {
+            return refused("miss", format!("{miss} (allowed: 0.000001 to 0.499)"));
         }
-        if !((1e-6..0.5).contains(&least) && greatest > 0.5 && greatest <= 1.0 - 1e-6) {
-            let allowed = "1e-6 or more and below 0.5, then above 0.5 and at most 0.999999";
+        if !(low.contains(&least) && high.contains(&greatest)) {
+            let allowed = "0.000001 to 0.499, and 0.501 to 0.999999";
             return refused("clamp", format!("[{least}, {greatest}] (allowed: {allowed})"));
         }
         let cells = f64::from(max_range_m) / voxel_size_m;
@@ -494,6 +509,20 @@ impl OccupancyConfig {
             return refused("max_range_m", problem);
         }
         Ok(())
+    }
+}
+
+impl ImageConfig {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// Returns the first key whose value is not allowed, the value, and the allowed values.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let band = self.band_m;
+        if !(1e-6..=1e3).contains(&band) {
+            return refused("band_m", format!("{band} (allowed: 0.000001 to 1000 m)"));
+        }
+        self.depth.validate()
     }
 }
 

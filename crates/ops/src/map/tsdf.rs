@@ -4,7 +4,7 @@
 //! state is integers: see [`fuse`].
 
 use super::frame::{DepthFrame, DepthRange, DistanceAlong, PreparedFrame};
-use super::volume::{Bits, Shape, Window};
+use super::volume::{Bits, Shape, Window, check_voxel_size};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
 
@@ -52,14 +52,19 @@ pub struct Tsdf {
 
 impl Tsdf {
     /// Makes a volume that has seen nothing. `voxel_size_m` is the edge of a cell.
-    pub fn new(config: TsdfConfig, shape: Shape, voxel_size_m: f64, with_color: bool) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// Returns the first key whose value is not allowed, the value, and the allowed values.
+    pub fn new(config: TsdfConfig, shape: Shape, voxel_size_m: f64, with_color: bool) -> Result<Self, ConfigError> {
+        check_voxel_size(voxel_size_m)?;
+        config.validate()?;
+        Ok(Self {
             config,
             window: Window::new(shape),
             centres: shape.centres(voxel_size_m),
             state: vec![0; shape.cells()],
             color: vec![[0; 4]; if with_color { shape.cells() } else { 0 }],
-        }
+        })
     }
 
     /// The cells that the volume holds.
@@ -130,7 +135,7 @@ impl Tsdf {
         (weight > 0).then(|| distance as f32 * (self.config.truncation_m / TRUNCATION))
     }
 
-    /// Weight of a cell.
+    /// Weight of a cell, in frames of weight 1.
     pub fn weight(&self, cell: [usize; 3]) -> f32 {
         let (_, weight) = self.at(cell);
         weight as f32 / WEIGHT_ONE as f32
@@ -142,7 +147,7 @@ impl Tsdf {
         (weight > 0).then(|| [r, g, b].map(|value| ((value + 128) >> 8) as u8))
     }
 
-    /// The cells of at least `min_weight` that lie on a surface or behind it.
+    /// The cells of at least the [weight](Self::weight) `min_weight` that lie on a surface or behind it.
     pub fn occupied(&self, min_weight: f32) -> Bits {
         let least = (min_weight * WEIGHT_ONE as f32).max(1.0);
         Bits::from_fn(self.window.shape(), |cell| {
@@ -164,14 +169,10 @@ impl Tsdf {
 }
 
 impl TsdfConfig {
-    /// Checks every value.
-    ///
-    /// # Errors
-    /// The first key whose value is not allowed, the value, and the allowed values.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    fn validate(&self) -> Result<(), ConfigError> {
         let truncation = self.truncation_m;
-        if !(truncation > 0.0 && truncation <= 1e3) {
-            return refused("truncation_m", format!("{truncation} (allowed: above 0, up to 1000 m)"));
+        if !(1e-6..=1e3).contains(&truncation) {
+            return refused("truncation_m", format!("{truncation} (allowed: 0.000001 to 1000 m)"));
         }
         let weight = self.max_weight;
         if !(1..=128).contains(&weight) {

@@ -202,6 +202,14 @@ impl Bits {
     }
 }
 
+/// Checks the edge of a cell, metres.
+pub(super) fn check_voxel_size(voxel_size_m: f64) -> Result<(), ConfigError> {
+    match (1e-4..=1e3).contains(&voxel_size_m) {
+        true => Ok(()),
+        false => refused("voxel_size_m", format!("{voxel_size_m} (allowed: 0.0001 to 1000 m)")),
+    }
+}
+
 /// Number of words of the cells of one x and y.
 pub(super) fn words_of_run(shape: Shape) -> usize {
     shape.0[2].div_ceil(64)

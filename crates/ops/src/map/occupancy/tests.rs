@@ -17,7 +17,7 @@ fn config() -> OccupancyConfig {
 }
 
 fn volume() -> Occupancy {
-    Occupancy::new(config(), SHAPE, 1.0)
+    Occupancy::new(&config(), SHAPE, 1.0).unwrap()
 }
 
 /// The cells of a state that is not unknown, with their states.
@@ -117,13 +117,14 @@ fn a_point_in_the_cell_of_the_sensor_and_points_that_are_none() {
 #[test]
 fn a_long_ray_is_cut_and_its_end_is_free() {
     let mut volume = Occupancy::new(
-        OccupancyConfig {
+        &OccupancyConfig {
             max_range_m: 3.0,
             ..config()
         },
         SHAPE,
         1.0,
-    );
+    )
+    .unwrap();
     scan(&mut volume, [0.5; 3], &[[0.5, 7.5, 0.5], [3.5, 0.5, 0.5]]);
     let free = [[0, 0, 0], [0, 1, 0], [0, 2, 0], [0, 3, 0], [1, 0, 0], [2, 0, 0]];
     let mut expected: BTreeMap<_, _> = free.map(|cell| (cell, MISS)).into();
@@ -138,6 +139,13 @@ fn rays_that_begin_or_end_outside_are_counted() {
     let counters = scan(&mut volume, [-1.5, 0.5, 0.5], &[[1.5, 0.5, 0.5], [-0.5, 0.5, 0.5]]);
     assert_eq!(known(&volume), states([([0, 0, 0], MISS), ([1, 0, 0], HIT)]));
     assert_eq!((counters.rays, counters.rays_clipped), (2, 2));
+    // A ray of which only the hit is outside, and one beside the grid.
+    let counters = scan(&mut volume, [0.5, 0.5, 0.5], &[[0.5, 8.5, 0.5]]);
+    assert_eq!((counters.rays, counters.rays_clipped), (1, 1));
+    let before = known(&volume);
+    let counters = scan(&mut volume, [-1.5, 0.5, 0.5], &[[-3.5, 20.5, 0.5]]);
+    assert_eq!((counters.rays, counters.rays_clipped), (1, 1));
+    assert_eq!(known(&volume), before);
 }
 
 #[test]
@@ -232,13 +240,14 @@ fn every_ray_passes_the_cells_of_exact_fractions() {
         };
         let max_range_m = if case % 3 == 0 { 10.0 } else { 1000.0 };
         let mut volume = Occupancy::new(
-            OccupancyConfig {
+            &OccupancyConfig {
                 max_range_m,
                 ..config()
             },
             SHAPE,
             1.0,
-        );
+        )
+        .unwrap();
         let origin = place(&mut random, if case % 5 == 0 { 1.5 } else { 0.9 });
         let points: Vec<[f32; 3]> = (0..40).map(|_| place(&mut random, 1.4)).collect();
         let bundle = RayBundle {
@@ -257,7 +266,10 @@ fn every_ray_passes_the_cells_of_exact_fractions() {
         }
         assert_eq!(known(&volume), expected, "case {case}");
         assert!(counters.rays <= 40 && counters.rays_clipped <= counters.rays);
-        assert!(counters.rays_clipped > 0 || passed.iter().all(in_grid), "case {case}");
+        assert!(
+            (counters.rays_clipped > 0) != passed.union(&hits).all(in_grid),
+            "case {case}"
+        );
     }
 }
 
@@ -286,7 +298,7 @@ fn a_wall_in_a_depth_image() {
             min_cell_m: 0.3,
         },
     };
-    let mut volume = Occupancy::new(config(), Shape([1, 1, 10]), 0.2);
+    let mut volume = Occupancy::new(&config(), Shape([1, 1, 10]), 0.2).unwrap();
     volume.scan_images(&[frame, frame], &image);
     let expected = [
         UNKNOWN, UNKNOWN, MISS, MISS, MISS, HIT, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
@@ -296,31 +308,41 @@ fn a_wall_in_a_depth_image() {
 
 #[test]
 fn configurations_that_are_refused() {
-    let problem = |config: OccupancyConfig| config.validate(0.1).unwrap_err().to_string();
-    assert_eq!(config().validate(0.1), Ok(()));
-    assert_eq!(
-        problem(OccupancyConfig { hit: 0.5, ..config() }),
-        "hit: 0.5 (allowed: above 0.5, below 1)"
-    );
-    assert_eq!(
-        problem(OccupancyConfig { miss: 0.5, ..config() }),
-        "miss: 0.5 (allowed: above 0, below 0.5)"
-    );
-    let expected = "clamp: [0, 1] (allowed: 1e-6 or more and below 0.5, then above 0.5 and at most 0.999999)";
+    let problem = |config: OccupancyConfig| Occupancy::new(&config, SHAPE, 0.1).unwrap_err().to_string();
+    let hit = "hit: 0.5 (allowed: 0.501 to 0.999999)";
+    assert_eq!(problem(OccupancyConfig { hit: 0.5, ..config() }), hit);
+    let miss = "miss: 0.5 (allowed: 0.000001 to 0.499)";
+    assert_eq!(problem(OccupancyConfig { miss: 0.5, ..config() }), miss);
+    let clamp = "clamp: [0, 1] (allowed: 0.000001 to 0.499, and 0.501 to 0.999999)";
     assert_eq!(
         problem(OccupancyConfig {
             clamp: [0.0, 1.0],
             ..config()
         }),
-        expected
+        clamp
     );
-    let expected = "max_range_m: 500 (allowed: above 0, up to 409.6 m, 4096 cells)";
+    let range = "max_range_m: 500 (allowed: above 0, up to 409.6 m, 4096 cells)";
     assert_eq!(
         problem(OccupancyConfig {
             max_range_m: 500.0,
             ..config()
         }),
-        expected
+        range
+    );
+    let size = Occupancy::new(&config(), SHAPE, -0.1).unwrap_err().to_string();
+    assert_eq!(size, "voxel_size_m: -0.1 (allowed: 0.0001 to 1000 m)");
+    let image = ImageConfig {
+        band_m: f32::NAN,
+        distance: DistanceAlong::Axis,
+        depth: DepthRange {
+            min_m: 0.1,
+            max_m: 5.0,
+            min_cell_m: 0.3,
+        },
+    };
+    assert_eq!(
+        image.validate().unwrap_err().to_string(),
+        "band_m: NaN (allowed: 0.000001 to 1000 m)"
     );
 }
 

@@ -171,7 +171,7 @@ fn every_cell_is_what_one_cell_at_a_time_gives() {
                 rgb: with_color.then_some(rgb),
             })
             .collect();
-        let mut volume = Tsdf::new(config, SHAPE, 0.04, with_color);
+        let mut volume = Tsdf::new(config, SHAPE, 0.04, with_color).unwrap();
         // The slots of the cells begin anywhere.
         volume.move_to([case as i64 * 7, -13, case as i64 * 33 - 40]);
         volume.integrate(&frames[..1]);
@@ -207,7 +207,7 @@ fn a_plane() {
         rgb: None,
     };
     let shape = Shape([40, 3, 3]);
-    let mut volume = Tsdf::new(config(), shape, 0.02, false);
+    let mut volume = Tsdf::new(config(), shape, 0.02, false).unwrap();
     volume.integrate(&[frame; 3]);
     for x in 0..40 {
         let ahead = 1.0 - (0.6 + (x as f32 + 0.5) * 0.02);
@@ -243,7 +243,7 @@ fn the_weight_is_limited() {
         truncation_m: 0.5,
         ..config()
     };
-    let mut volume = Tsdf::new(config, Shape([1, 1, 1]), 0.1, false);
+    let mut volume = Tsdf::new(config, Shape([1, 1, 1]), 0.1, false).unwrap();
     volume.integrate(&[frame(&[1.25]); 100]);
     assert_eq!(
         (volume.distance_m([0; 3]), volume.weight([0; 3])),
@@ -259,9 +259,8 @@ fn the_weight_is_limited() {
 
 #[test]
 fn configurations_that_are_refused() {
-    let problem = |config: TsdfConfig| config.validate().unwrap_err().to_string();
-    assert_eq!(config().validate(), Ok(()));
-    let expected = "truncation_m: 0 (allowed: above 0, up to 1000 m)";
+    let problem = |config: TsdfConfig| Tsdf::new(config, Shape([1; 3]), 0.1, false).unwrap_err().to_string();
+    let expected = "truncation_m: 0 (allowed: 0.000001 to 1000 m)";
     assert_eq!(
         problem(TsdfConfig {
             truncation_m: 0.0,
@@ -294,17 +293,11 @@ fn a_volume_that_moves() {
         }
     };
     let shape = Shape([12, 12, 12]);
-    let new = || {
-        Tsdf::new(
-            TsdfConfig {
-                truncation_m: 0.25,
-                ..config()
-            },
-            shape,
-            0.0625,
-            true,
-        )
+    let config = TsdfConfig {
+        truncation_m: 0.25,
+        ..config()
     };
+    let new = || Tsdf::new(config, shape, 0.0625, true).unwrap();
     let (mut still, mut moving) = (new(), new());
     still.integrate(&[from([0; 3])]);
     moving.integrate(&[from([0; 3])]);
@@ -355,7 +348,7 @@ fn a_cell_that_is_not_seen_is_forgotten() {
         depth: DepthImage::Float32(&[1.0]),
         rgb: Some(&[[10, 20, 30]]),
     };
-    let mut volume = Tsdf::new(config(), Shape([1; 3]), 0.1, true);
+    let mut volume = Tsdf::new(config(), Shape([1; 3]), 0.1, true).unwrap();
     volume.integrate(&[frame]);
     let distance = volume.distance_m([0; 3]);
     assert_eq!((volume.weight([0; 3]), volume.rgb([0; 3])), (1.0, Some([10, 20, 30])));
