@@ -209,7 +209,7 @@ def test_clouds_that_are_none_and_clouds_that_are_too_much(flow):
         (send("lidar", pa.array(["a"]), 10 * MS), "Arrow type Utf8"),
         (cloud(10 * MS, x=small["x"], y=small["y"]), "no field `z`"),
         (send("lidar", floats(1, 2, 3, 4), 10 * MS), "a tensor without `fields`"),
-        (send("lidar", floats(1, 2, 3, 4), 10 * MS, fields=["x", "y", "z"]), "4 elements"),
+        (send("lidar", floats(1, 2, 3, 4), 10 * MS, fields=["x", "y", "z"]), "4 values are not a whole number of points"),
     ]
     steps = [cloud(1 * MS, **good[1])]
     steps += [bad[0][0], bad[1][0], pause, bad[2][0], pause, bad[3][0]]

@@ -504,7 +504,7 @@ def test_a_path_is_no_text_and_a_text_no_path(tmp_path):
         (ValueError, "link `nose`", dict(tip="nose")),
         (TypeError, "base", dict(base=3)),
         (ValueError, "`joints` names `wrist`, which does not move the tip", dict(joints=["shoulder", "wrist"])),
-        (ValueError, "joint `elbow` is missing", dict(joints=["shoulder"])),
+        (ValueError, "`joints` lacks `elbow`", dict(joints=["shoulder"])),
         (TypeError, "`joints` is 'shoulder'", dict(joints="shoulder")),
         (ValueError, r"`tool` has 3 numbers \(allowed: 7, x y z qx qy qz qw\)", dict(tool=[0, 0, 1])),
         (TypeError, "`tool` is 'abcdefg'", dict(tool="abcdefg")),
