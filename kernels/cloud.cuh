@@ -49,10 +49,12 @@ struct Range {
     u32 end;
 };
 
+// Returns the points of a cloud among those of all clouds. `starts` and `points` are as in `Cloud`.
 __device__ __forceinline__ Range range_of(const u32 *starts, u32 points, u32 cloud) {
     return starts ? Range{starts[cloud], starts[cloud + 1]} : Range{cloud * points, (cloud + 1) * points};
 }
 
+// Reads the value of point i, which is of type T.
 template <class T> __device__ __forceinline__ T load(const Column &column, u32 i) {
     return *(const T *)(column.data + (u64)i * column.stride);
 }
@@ -90,7 +92,8 @@ __device__ __forceinline__ i64 round_to_integer(double value) {
 // Rounds to the nearest integer, ties to even. The magnitude must be at most LARGE.
 __device__ __forceinline__ i64 round_large(double value) { return (i64)rint(value); }
 
-// Maps the bits of a float to an integer of the same order, with -0 before +0. The map is its own inverse.
+// Maps the bits of a float to an integer of the same order, with -0 before +0, as `order_key` of the CPU's kernels. The
+// map is its own inverse.
 __device__ __forceinline__ i32 order_key(i32 bits) { return bits ^ (i32)((u32)(bits >> 31) >> 1); }
 
 // Layout of the coordinates of points in memory.
@@ -114,6 +117,7 @@ struct Point {
     float xyz[3];
 };
 
+// Reads the coordinates of point i, metres, in the frame of its sensor.
 template <Form FORM> __device__ __forceinline__ Point read_point(const Cloud &cloud, u32 i) {
     Point point;
     if (FORM == PACKED3) {
@@ -130,34 +134,35 @@ template <Form FORM> __device__ __forceinline__ Point read_point(const Cloud &cl
     return point;
 }
 
-// Transforms a point into the frame of the grid.
-__device__ __forceinline__ Point move(const Cloud &cloud, Point point) {
+// Transforms a point into the frame of the grid, as `kernels::transform`.
+__device__ __forceinline__ Point transform_point(const Cloud &cloud, Point point) {
     if (!cloud.is_moved) return point;
-    Point moved;
+    Point transformed;
     const float *r = cloud.rotation;
     for (u32 axis = 0; axis < 3; axis++) {
-        moved.xyz[axis] = ((r[axis * 3] * point.xyz[0] + r[axis * 3 + 1] * point.xyz[1]) + r[axis * 3 + 2] * point.xyz[2]) +
-                          cloud.translation[axis];
+        transformed.xyz[axis] =
+            ((r[axis * 3] * point.xyz[0] + r[axis * 3 + 1] * point.xyz[1]) + r[axis * 3 + 2] * point.xyz[2]) +
+            cloud.translation[axis];
     }
-    return moved;
+    return transformed;
 }
 
 // Fate of a thread's point: kept, dropped because it is not finite or outside of the grid, or no point at all.
 enum Fate : u32 { KEPT, NONFINITE, OUTSIDE, NO_POINT };
 
-// Finds the cell of a transformed point by its coordinates. Returns the point's fate.
+// Finds the cell of a transformed point by its coordinates, metres, as `kernels::index`. Returns the point's fate.
 __device__ __forceinline__ Fate locate(const Cloud &cloud, const Point &point, u32 &cell) {
     bool finite = true, inside = true;
-    u32 at[3];
+    u32 index[3];
     for (u32 axis = 0; axis < 3; axis++) {
         finite &= is_finite(point.xyz[axis]);
         float t = (point.xyz[axis] - cloud.origin[axis]) * cloud.inverse[axis];
         bool within = t >= 0.0f && t < cloud.shape[axis];
         inside &= within;
         // If t is not negative, truncation is the floor.
-        at[axis] = within ? (u32)t : 0;
+        index[axis] = within ? (u32)t : 0;
     }
-    cell = (at[0] * cloud.ny + at[1]) * cloud.nz + at[2];
+    cell = (index[0] * cloud.ny + index[1]) * cloud.nz + index[2];
     return !finite ? NONFINITE : inside ? KEPT : OUTSIDE;
 }
 
@@ -165,5 +170,5 @@ __device__ __forceinline__ Fate locate(const Cloud &cloud, const Point &point, u
 // once more.
 template <Form FORM> __device__ __forceinline__ bool is_kept(const Cloud &cloud, bool is_whole, u32 i, u32 cell) {
     if (cell != NO_CELL || !is_whole) return cell != NO_CELL;
-    return locate(cloud, move(cloud, read_point<FORM>(cloud, i)), cell) == KEPT;
+    return locate(cloud, transform_point(cloud, read_point<FORM>(cloud, i)), cell) == KEPT;
 }

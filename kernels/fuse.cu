@@ -52,10 +52,10 @@ namespace fuse_ns {
 // for a bracket take 6.7, 8 lanes 9.1; a quarter of the pivots 6.0; 4 rows in flight 5.8, 1 row 5.9. Reads of a search
 // round one after the other take 6.7; runs of 32 or 128 targets 5.6. All modalities of an entry on one multiprocessor
 // take 7.0; prefetching rows 7.1.
-constexpr u32 BLOCK_BITS = 8;
-constexpr u32 BLOCK = 1 << BLOCK_BITS;
+constexpr u32 LOG2_BLOCK = 8;
+constexpr u32 BLOCK = 1 << LOG2_BLOCK;
 // Resident blocks of a multiprocessor: enough to run the whole of that batch at once.
-constexpr u32 BLOCKS_AT_ONCE = 3;
+constexpr u32 BLOCKS_PER_MULTIPROCESSOR = 3;
 // Targets of a block. One thread for each target searches its bracket while the other threads wait.
 constexpr u32 RUN = 64;
 static_assert(RUN <= BLOCK && RUN % 32 == 0, "whole warps search brackets");
@@ -63,13 +63,13 @@ static_assert(RUN <= BLOCK && RUN % 32 == 0, "whole warps search brackets");
 constexpr u32 PIVOTS = 1024;
 static_assert(PIVOTS % BLOCK == 0 && (PIVOTS == 256 || PIVOTS == 1024), "each thread reads as many; a power of 4");
 // Rows that a thread has in flight.
-constexpr u32 AT_ONCE = 2;
+constexpr u32 ROWS_IN_FLIGHT = 2;
 // The target of a row that does not exist. No modality has samples around it.
-constexpr i64 NO_ROW = -0x7fffffffffffffff - 1;
+constexpr i64 NO_TARGET = -0x7fffffffffffffff - 1;
 
 // Tells the compiler that a pointer is to global memory. It can't know that of a pointer which was itself loaded from
 // memory.
-template <class T> __device__ __forceinline__ T* global(T* pointer) {
+template <class T> __device__ __forceinline__ T* assume_global(T* pointer) {
 #ifdef __CUDACC__
     __builtin_assume(__isGlobal(pointer));
 #elif defined(__HIP__)
@@ -79,44 +79,46 @@ template <class T> __device__ __forceinline__ T* global(T* pointer) {
     return pointer;
 }
 
-// Searches the bracket of a target. `pivots` are the times of every 2^shift-th sample, `held` of them, padded with
-// LATEST. The pivots are searched 4-ary, then the samples between two pivots 8-ary. Each factor of 8 by which the
-// samples exceed PIVOTS costs one round trip to memory. Targets may be in any order.
-__device__ __forceinline__ Bracket find(const Times& times, const i64* pivots, u32 held, u32 shift, i64 target) {
+// Searches the bracket of a target, ns: what `Cursor` of crates/ops/src/align/cpu.rs finds. `pivots` are the times of
+// every 2^shift-th sample, `pivot_count` of them, padded with PADDING_TIME. The pivots are searched 4-ary, then the
+// samples between two pivots 8-ary. Each factor of 8 by which the samples exceed PIVOTS costs one round trip to memory.
+__device__ __forceinline__ Bracket search_bracket(const Times& times, const i64* pivots, u32 pivot_count, u32 shift,
+                                                  i64 target) {
     // Counts the pivots at or before the target, a quarter at a time: three reads at once take no longer than one.
-    u32 reached = 0;
+    u32 pivots_passed = 0;
     u32 step = 1;
-    while (4 * step < held) step *= 4;
+    while (4 * step < pivot_count) step *= 4;
 #pragma unroll 1
     for (; step > 0; step /= 4) {
-        reached += step * runs_passed(pivots + reached + step - 1, step, target);
+        pivots_passed += step * pivots_at_or_before(pivots + pivots_passed + step - 1, step, target);
     }
-    reached = min(reached + (pivots[min(reached, PIVOTS - 1)] <= target), held);
+    pivots_passed = min(pivots_passed + (pivots[min(pivots_passed, PIVOTS - 1)] <= target), pivot_count);
 
-    Bracket found;
-    found.has_before = reached > 0;
-    u32 newest = reached > 0 ? (reached - 1) << shift : 0; // the newest sample known to be at or before the target
+    Bracket bracket;
+    bracket.has_before = pivots_passed > 0;
+    // The newest sample known to be at or before the target.
+    u32 newest = pivots_passed > 0 ? (pivots_passed - 1) << shift : 0;
 #pragma unroll 1
     while (shift > 0) {
-        u32 round = min(shift, 3u);
-        shift -= round;
-        i64 seen[7];
+        u32 round_bits = min(shift, 3u);
+        shift -= round_bits;
+        i64 loaded[7];
 #pragma unroll
         for (u32 i = 0; i < 7; i++) {
             u32 sample = newest + ((i + 1) << shift);
-            seen[i] = (i + 1) >> round == 0 && sample < times.count ? time_at(times, sample) : LATEST;
+            loaded[i] = (i + 1) >> round_bits == 0 && sample < times.count ? time_at(times, sample) : PADDING_TIME;
         }
-        u32 ahead = 0;
+        u32 passed = 0;
 #pragma unroll
-        for (u32 i = 0; i < 7; i++) ahead += seen[i] <= target;
-        newest += found.has_before ? ahead << shift : 0;
+        for (u32 i = 0; i < 7; i++) passed += loaded[i] <= target;
+        newest += bracket.has_before ? passed << shift : 0;
     }
-    found.until = found.has_before ? min(newest + 1, times.count) : 0;
-    found.has_after = found.until < times.count;
-    found.tied = false;
-    found.before = found.has_before ? time_at(times, found.until - 1) : 0;
-    found.after = found.has_after ? time_at(times, found.until) : 0;
-    return found;
+    bracket.until = bracket.has_before ? min(newest + 1, times.count) : 0;
+    bracket.has_after = bracket.until < times.count;
+    bracket.tied = false;
+    bracket.before = bracket.has_before ? time_at(times, bracket.until - 1) : 0;
+    bracket.after = bracket.has_after ? time_at(times, bracket.until) : 0;
+    return bracket;
 }
 
 // The slots of the ring and the weight that give a group's value at a target: a + weight * (b - a). For a value that is
@@ -131,10 +133,12 @@ struct Source {
 
 enum Validity : u32 { INVALID = 0, VALID = 1, OVERFLOWED = 2 };
 
-__device__ __forceinline__ Source source(const Bracket& found, const Modality& m, i64 target, const Group& group) {
-    Pick picked = pick(found, target, group.mode, group.limits);
-    u32 before = (m.head + (found.has_before ? found.until - 1 : 0)) & m.mask;
-    u32 after = (m.head + found.until) & m.mask;
+// Computes the source of a group of a plain mode at `target`, ns.
+__device__ __forceinline__ Source plain_source(const Bracket& bracket, const Modality& m, i64 target,
+                                               const Group& group) {
+    Pick picked = pick(bracket, target, group.mode, group.limits);
+    u32 before = (m.head + (bracket.has_before ? bracket.until - 1 : 0)) & m.mask;
+    u32 after = (m.head + bracket.until) & m.mask;
     u32 a = picked.kind == PICK_AFTER ? after : before;
     bool between = picked.kind == PICK_BETWEEN;
     u32 valid = picked.kind == PICK_INVALID ? INVALID : VALID;
@@ -159,7 +163,7 @@ template <> struct alignas(16) Words<32> {
     u32 at[8];
 };
 
-// N neighbouring elements.
+// N neighbouring elements, packed as in memory. `get` converts them to float32, `set` rounds float32 to them.
 template <class T, u32 N> struct Elements {
     Words<2 * N> words;
     __device__ __forceinline__ void get(float (&values)[N]) const {
@@ -185,7 +189,7 @@ template <u32 N> struct Elements<float, N> {
 };
 
 // Keeps the compiler from moving loads across this call, so that all loads before it are in flight together.
-__device__ __forceinline__ void in_flight() {
+__device__ __forceinline__ void compiler_barrier() {
 #ifdef __CUDACC__
     asm volatile("" ::: "memory");
 #endif
@@ -194,12 +198,12 @@ __device__ __forceinline__ void in_flight() {
 // Writes `channels` columns of `rows` rows, N at a time. Returns the largest magnitude that this thread wrote. `values`
 // is the first channel in slot 0, and `out` the first column in the first row.
 template <class In, class Out, u32 N>
-__device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, u32 mode, const Source* sources,
-                                      u32 rows, Out* out, u32 columns, float fill) {
+__device__ __forceinline__ float write_columns(const In* values, u32 dim, u32 channels, u32 mode, const Source* sources,
+                                               u32 rows, Out* out, u32 columns, float fill) {
     u32 width = channels / N;
-    // 1 << bits threads, a power of two, share a row.
-    u32 bits = width > BLOCK / 2 ? BLOCK_BITS : 32 - __clz(width - 1);
-    u32 rows_on = BLOCK >> bits;
+    // 1 << log2_threads threads share a row.
+    u32 log2_threads = width > BLOCK / 2 ? LOG2_BLOCK : 32 - __clz(width - 1);
+    u32 rows_at_once = BLOCK >> log2_threads;
     float fills[N];
 #pragma unroll
     for (u32 j = 0; j < N; j++) fills[j] = fill;
@@ -207,41 +211,42 @@ __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, 
     filler.set(fills);
     float largest = 0.0f;
 #pragma unroll 1
-    for (u32 i = threadIdx.x & ((1u << bits) - 1); i < width; i += 1u << bits) {
+    for (u32 i = threadIdx.x & ((1u << log2_threads) - 1); i < width; i += 1u << log2_threads) {
         const In* from = values + i * N;
         Out* to = out + i * N;
 #pragma unroll 1
-        for (u32 row = threadIdx.x >> bits; row < rows; row += AT_ONCE * rows_on) {
+        for (u32 row = threadIdx.x >> log2_threads; row < rows; row += ROWS_IN_FLIGHT * rows_at_once) {
             // Free of branches, so that every read is issued before the first is waited for. Rows past the end read the
             // last row again.
-            Elements<In, N> a[AT_ONCE], b[AT_ONCE];
+            Elements<In, N> a[ROWS_IN_FLIGHT], b[ROWS_IN_FLIGHT];
 #pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++) {
-                const Source& source = sources[min(row + i * rows_on, rows - 1)];
-                a[i] = *(const Elements<In, N>*)(from + (u64)source.a * dim);
-                b[i] = *(const Elements<In, N>*)(from + (u64)source.b * dim);
+            for (u32 r = 0; r < ROWS_IN_FLIGHT; r++) {
+                const Source& source = sources[min(row + r * rows_at_once, rows - 1)];
+                a[r] = *(const Elements<In, N>*)(from + (u64)source.a * dim);
+                b[r] = *(const Elements<In, N>*)(from + (u64)source.b * dim);
             }
-            in_flight();
+            compiler_barrier();
 #pragma unroll
-            for (u32 i = 0; i < AT_ONCE; i++) {
-                const Source source = sources[min(row + i * rows_on, rows - 1)];
+            for (u32 r = 0; r < ROWS_IN_FLIGHT; r++) {
+                const Source source = sources[min(row + r * rows_at_once, rows - 1)];
                 float before[N], after[N];
-                a[i].get(before);
-                b[i].get(after);
-                float own = 0.0f;
+                a[r].get(before);
+                b[r].get(after);
+                float row_largest = 0.0f;
 #pragma unroll
                 for (u32 j = 0; j < N; j++) {
                     before[j] = blend(mode, before[j], after[j], source.weight);
-                    own = fmaxf(own, fabsf(before[j]));
+                    row_largest = fmaxf(row_largest, fabsf(before[j]));
                 }
-                largest = fmaxf(largest, source.valid ? own : 0.0f);
+                largest = fmaxf(largest, source.valid ? row_largest : 0.0f);
                 Elements<Out, N> result;
                 result.set(before);
 #pragma unroll
                 for (u32 j = 0; j < sizeof(result.words.at) / sizeof(result.words.at[0]); j++) {
                     result.words.at[j] = source.valid ? result.words.at[j] : filler.words.at[j];
                 }
-                if (row + i * rows_on < rows) *(Elements<Out, N>*)(to + (u64)(row + i * rows_on) * columns) = result;
+                if (row + r * rows_at_once < rows)
+                    *(Elements<Out, N>*)(to + (u64)(row + r * rows_at_once) * columns) = result;
             }
         }
     }
@@ -253,18 +258,18 @@ __device__ __forceinline__ float write(const In* values, u32 dim, u32 channels, 
 // the first row.
 template <class In, class Out>
 __device__ __forceinline__ float write_group(const void* values, const Modality& m, const Group& group,
-                                            const Source* sources, u32 rows, Out* out, float fill) {
+                                             const Source* sources, u32 rows, Out* out, float fill) {
     const In* from = (const In*)values + group.from;
     Out* to = out + group.from;
     u32 channels = group.to - group.from;
     u32 columns = m.columns;
-    u32 apart = m.dim | columns | channels | (u32)((u64)from / sizeof(In)) | (u32)((u64)to / sizeof(Out));
-    if (apart % 8 == 0) {
-        return write<In, Out, 8>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
-    } else if (apart % 4 == 0) {
-        return write<In, Out, 4>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
+    u32 alignment_bits = m.dim | columns | channels | (u32)((u64)from / sizeof(In)) | (u32)((u64)to / sizeof(Out));
+    if (alignment_bits % 8 == 0) {
+        return write_columns<In, Out, 8>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
+    } else if (alignment_bits % 4 == 0) {
+        return write_columns<In, Out, 4>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
     } else {
-        return write<In, Out, 1>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
+        return write_columns<In, Out, 1>(from, m.dim, channels, group.mode, sources, rows, to, columns, fill);
     }
 }
 
@@ -272,14 +277,15 @@ __device__ __forceinline__ float write_group(const void* values, const Modality&
 // warp takes a row. `out` is the group's first column of the first row. All threads of the block call this after a
 // barrier, and it ends with a barrier.
 template <class Out>
-__device__ __noinline__ void refuse_overflows(u32 channels, Source* sources, u32 rows, Out* out, u32 columns, float fill) {
+__device__ __noinline__ void fill_overflowed_rows(u32 channels, Source* sources, u32 rows, Out* out, u32 columns,
+                                                  float fill) {
     u32 lane = threadIdx.x % 32;
     for (u32 row = threadIdx.x / 32; row < rows; row += BLOCK / 32) {
-        bool held = true;
+        bool is_row_finite = true;
         for (u32 i = lane; sources[row].valid && i < channels; i += 32) {
-            held = held && is_finite(to_f32(out[(u64)row * columns + i]));
+            is_row_finite = is_row_finite && is_finite(to_f32(out[(u64)row * columns + i]));
         }
-        if (__all_sync(0xffffffff, held)) continue;
+        if (__all_sync(0xffffffff, is_row_finite)) continue;
         for (u32 i = lane; i < channels; i += 32) out[(u64)row * columns + i] = from_f32<Out>(fill);
         __syncwarp();
         if (lane == 0) sources[row].valid = OVERFLOWED;
@@ -298,7 +304,8 @@ struct Run {
     i64 target; // the target of that row
 };
 
-__device__ __forceinline__ Run own_run(const FuseParams& p) {
+// Returns the run of this block, with the target, ns, of the row that this thread leads.
+__device__ __forceinline__ Run run_of_block(const FuseParams& p) {
     Run run;
     run.modality = p.modalities == nullptr ? p.own_modalities[blockIdx.z] : p.modalities[blockIdx.z];
     run.groups = (p.modalities == nullptr ? p.own_groups : p.groups) + run.modality.first_group;
@@ -310,58 +317,59 @@ __device__ __forceinline__ Run own_run(const FuseParams& p) {
     return run;
 }
 
+// Returns the times, ns, in the ring of the batch entry.
 __device__ __forceinline__ Times run_times(const Run& run) {
     const Modality& m = run.modality;
-    return Times{global(m.times) + run.entry * m.pitch, m.count, m.head, m.mask};
+    return Times{assume_global(m.times) + run.entry * m.pitch, m.count, m.head, m.mask};
 }
 
 // Returns the values in the ring of the batch entry.
 __device__ __forceinline__ const void* run_values(const Run& run) {
     const Modality& m = run.modality;
     u64 size = m.dtype == FLOAT32 ? 4 : 2;
-    return global((const u8*)m.values) + run.entry * m.pitch * m.dim * size;
+    return assume_global((const u8*)m.values) + run.entry * m.pitch * m.dim * size;
 }
 
 // Returns the modality's first column of the first row.
 template <class Out> __device__ __forceinline__ Out* run_out(const FuseParams& p, const Run& run) {
     const Modality& m = run.modality;
-    return (Out*)global((u8*)m.out) + (run.entry * p.rows + run.first) * m.columns;
+    return (Out*)assume_global((u8*)m.out) + (run.entry * p.rows + run.first) * m.columns;
 }
 
 // Searches the bracket of the row that this thread leads. All threads of the block call this.
-__device__ __forceinline__ Bracket own_bracket(const Run& run, const Times& times, i64 (&pivots)[PIVOTS]) {
+__device__ __forceinline__ Bracket bracket_of_row(const Run& run, const Times& times, i64 (&pivots)[PIVOTS]) {
     // The smallest shift for which the pivots fit.
     u32 shift = 32 - __clz((times.count > 0 ? times.count - 1 : 0) / PIVOTS);
-    u32 held = (times.count + (1u << shift) - 1) >> shift;
+    u32 pivot_count = (times.count + (1u << shift) - 1) >> shift;
     // Issues every read before it waits for the first.
-    i64 own[PIVOTS / BLOCK];
+    i64 loaded[PIVOTS / BLOCK];
 #pragma unroll
     for (u32 i = 0; i < PIVOTS / BLOCK; i++) {
         u32 at = threadIdx.x + i * BLOCK;
-        own[i] = at < held ? time_at(times, at << shift) : LATEST;
+        loaded[i] = at < pivot_count ? time_at(times, at << shift) : PADDING_TIME;
     }
 #pragma unroll
-    for (u32 i = 0; i < PIVOTS / BLOCK; i++) pivots[threadIdx.x + i * BLOCK] = own[i];
+    for (u32 i = 0; i < PIVOTS / BLOCK; i++) pivots[threadIdx.x + i * BLOCK] = loaded[i];
     __syncthreads();
-    Bracket found{};
-    if (run.leads && run.target != NO_ROW) found = find(times, pivots, held, shift, run.target);
-    return found;
+    Bracket bracket{};
+    if (run.leads && run.target != NO_TARGET) bracket = search_bracket(times, pivots, pivot_count, shift, run.target);
+    return bracket;
 }
 
-// Writes the validity and the age of the row that this thread leads.
-__device__ __forceinline__ void put_masks(const FuseParams& p, const Run& run, i64 age, u8 valid) {
+// Writes the validity and the age, ns, of the row that this thread leads.
+__device__ __forceinline__ void write_masks(const FuseParams& p, const Run& run, i64 age, u8 valid) {
     u64 at = (run.entry * p.rows + run.first + threadIdx.x) * gridDim.z + blockIdx.z;
     p.valid[at] = valid;
     p.age[at] = age;
 }
 
-// Fuses groups of plain modes.
+// Fuses groups of plain modes: the values and masks of a block's run.
 template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
     __shared__ i64 pivots[PIVOTS];
     __shared__ Source sources[RUN];
-    const Run run = own_run(p);
+    const Run run = run_of_block(p);
     const Modality& m = run.modality;
-    Bracket found = own_bracket(run, run_times(run), pivots);
+    Bracket bracket = bracket_of_row(run, run_times(run), pivots);
     bool valid = true, overflowed = false;
     const void* values = run_values(run);
     Out* out = run_out<Out>(p, run);
@@ -369,7 +377,7 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 #pragma unroll 1
     for (u32 g = 0; g < m.groups; g++) {
         const Group group = run.groups[g];
-        if (run.leads) sources[row] = source(found, m, run.target, group);
+        if (run.leads) sources[row] = plain_source(bracket, m, run.target, group);
         __syncthreads();
         float largest;
         if (m.dtype == FLOAT32) {
@@ -380,14 +388,15 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
             largest = write_group<bf16, Out>(values, m, group, sources, run.rows, out, p.fill);
         }
         if (__syncthreads_or(largest >= overflows_from<Out>())) {
-            refuse_overflows<Out>(group.to - group.from, sources, run.rows, out + group.from, m.columns, p.fill);
+            fill_overflowed_rows<Out>(group.to - group.from, sources, run.rows, out + group.from, m.columns, p.fill);
         }
         if (run.leads) {
             valid = valid && sources[row].valid == VALID;
             overflowed = overflowed || sources[row].valid == OVERFLOWED;
         }
     }
-    if (run.leads) put_masks(p, run, found.has_before ? run.target - found.before : -1, overflowed ? p.overflow : valid);
+    if (run.leads)
+        write_masks(p, run, bracket.has_before ? run.target - bracket.before : -1, overflowed ? p.overflow : valid);
 }
 
 } // namespace fuse_ns
@@ -398,38 +407,38 @@ template <class Out> __device__ __forceinline__ void fuse(const FuseParams& p) {
 // Block (x, y, z) takes RUN targets of entry y in modality z, from target x * RUN on. It searches the bracket of each
 // target once, then writes the modality's columns group by group. Each modality has blocks of its own because
 // modalities differ in work.
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_PER_MULTIPROCESSOR)
     fuse_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse<float>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_PER_MULTIPROCESSOR)
     fuse_f16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse<f16>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_PER_MULTIPROCESSOR)
     fuse_bf16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse<bf16>(p);
 }
 
 // Does the same for groups of any mode.
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_PER_MULTIPROCESSOR)
     fuse_modes_f32(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse_modes<float>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_PER_MULTIPROCESSOR)
     fuse_modes_f16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse_modes<f16>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_AT_ONCE)
+extern "C" __global__ void __launch_bounds__(fuse_ns::BLOCK, fuse_ns::BLOCKS_PER_MULTIPROCESSOR)
     fuse_modes_bf16(const __grid_constant__ FuseParams p) {
     wait_for_previous();
     fuse_ns::fuse_modes<bf16>(p);
@@ -481,6 +490,7 @@ struct Verdict {
     float value; // the value of that channel
 };
 
+// Converts an element of any type to the nearest float32.
 __device__ __forceinline__ float as_f32(f16 value) { return to_f32(value); }
 __device__ __forceinline__ float as_f32(bf16 value) { return to_f32(value); }
 template <class T> __device__ __forceinline__ float as_f32(T value) { return (float)value; }
@@ -488,21 +498,21 @@ template <class T> __device__ __forceinline__ float as_f32(T value) { return (fl
 // Elements that a thread has in flight.
 constexpr u32 TAKEN_AT_ONCE = 4;
 
-// Converts this thread's share of a sample, interleaved with the shares of all other threads of the grid. Returns the
-// first channel in it that is not finite.
-template <class T> __device__ __forceinline__ u32 take(const void* sample, float* row, u32 dim) {
+// Converts this thread's share of a sample to float32, interleaved with the shares of all other threads of the grid.
+// Returns the first channel in it that is not finite, or ALL_FINITE.
+template <class T> __device__ __forceinline__ u32 convert_share(const void* sample, float* row, u32 dim) {
     const T* from = (const T*)sample;
     u32 threads = gridDim.x * blockDim.x;
     u32 first = ALL_FINITE;
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < dim; i += TAKEN_AT_ONCE * threads) {
-        T some[TAKEN_AT_ONCE];
+        T loaded[TAKEN_AT_ONCE];
 #pragma unroll
-        for (u32 k = 0; k < TAKEN_AT_ONCE; k++) some[k] = from[min(i + k * threads, dim - 1)];
-        in_flight();
+        for (u32 k = 0; k < TAKEN_AT_ONCE; k++) loaded[k] = from[min(i + k * threads, dim - 1)];
+        compiler_barrier();
 #pragma unroll
         for (u32 k = 0; k < TAKEN_AT_ONCE; k++) {
             u32 at = i + k * threads;
-            float value = as_f32(some[k]);
+            float value = as_f32(loaded[k]);
             if (at < dim) row[at] = value;
             if (at < dim && !is_finite(value)) first = min(first, at);
         }
@@ -527,22 +537,22 @@ extern "C" __global__ void __launch_bounds__(256) fuse_take(const __grid_constan
     __shared__ u32 channel;
     if (threadIdx.x == 0) channel = fuse_ns::ALL_FINITE;
     __syncthreads();
-    u32 own = fuse_ns::ALL_FINITE;
+    u32 first_nonfinite = fuse_ns::ALL_FINITE;
     switch (p.dtype) {
-    case FLOAT32: own = fuse_ns::take<float>(p.sample, p.row, p.dim); break;
-    case FLOAT64: own = fuse_ns::take<double>(p.sample, p.row, p.dim); break;
-    case FLOAT16: own = fuse_ns::take<f16>(p.sample, p.row, p.dim); break;
-    case BFLOAT16: own = fuse_ns::take<bf16>(p.sample, p.row, p.dim); break;
-    case INT8: own = fuse_ns::take<signed char>(p.sample, p.row, p.dim); break;
-    case INT16: own = fuse_ns::take<short>(p.sample, p.row, p.dim); break;
-    case INT32: own = fuse_ns::take<i32>(p.sample, p.row, p.dim); break;
-    case INT64: own = fuse_ns::take<i64>(p.sample, p.row, p.dim); break;
-    case UINT8: own = fuse_ns::take<u8>(p.sample, p.row, p.dim); break;
-    case UINT16: own = fuse_ns::take<u16>(p.sample, p.row, p.dim); break;
-    case UINT32: own = fuse_ns::take<u32>(p.sample, p.row, p.dim); break;
-    default: own = fuse_ns::take<u64>(p.sample, p.row, p.dim);
+    case FLOAT32: first_nonfinite = fuse_ns::convert_share<float>(p.sample, p.row, p.dim); break;
+    case FLOAT64: first_nonfinite = fuse_ns::convert_share<double>(p.sample, p.row, p.dim); break;
+    case FLOAT16: first_nonfinite = fuse_ns::convert_share<f16>(p.sample, p.row, p.dim); break;
+    case BFLOAT16: first_nonfinite = fuse_ns::convert_share<bf16>(p.sample, p.row, p.dim); break;
+    case INT8: first_nonfinite = fuse_ns::convert_share<signed char>(p.sample, p.row, p.dim); break;
+    case INT16: first_nonfinite = fuse_ns::convert_share<short>(p.sample, p.row, p.dim); break;
+    case INT32: first_nonfinite = fuse_ns::convert_share<i32>(p.sample, p.row, p.dim); break;
+    case INT64: first_nonfinite = fuse_ns::convert_share<i64>(p.sample, p.row, p.dim); break;
+    case UINT8: first_nonfinite = fuse_ns::convert_share<u8>(p.sample, p.row, p.dim); break;
+    case UINT16: first_nonfinite = fuse_ns::convert_share<u16>(p.sample, p.row, p.dim); break;
+    case UINT32: first_nonfinite = fuse_ns::convert_share<u32>(p.sample, p.row, p.dim); break;
+    default: first_nonfinite = fuse_ns::convert_share<u64>(p.sample, p.row, p.dim);
     }
-    if (own != fuse_ns::ALL_FINITE) atomicMin(&channel, own);
+    if (first_nonfinite != fuse_ns::ALL_FINITE) atomicMin(&channel, first_nonfinite);
     __syncthreads();
     if (threadIdx.x == 0) {
         fuse_ns::Verdict& verdict = p.verdicts[blockIdx.x];
@@ -565,7 +575,7 @@ extern "C" __global__ void __launch_bounds__(256) fuse_insert(const __grid_const
     wait_for_previous();
     u32 channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= p.dim) return;
-    auto at = [&](u32 i) -> float& { return p.ring_values[(u64)((p.first + i) & p.mask) * p.dim + channel]; };
-    for (u32 i = p.moved; i > 0; i--) at(i) = at(i - 1);
-    at(0) = p.row[channel];
+    auto ring_value = [&](u32 i) -> float& { return p.ring_values[(u64)((p.first + i) & p.mask) * p.dim + channel]; };
+    for (u32 i = p.moved; i > 0; i--) ring_value(i) = ring_value(i - 1);
+    ring_value(0) = p.row[channel];
 }

@@ -72,6 +72,7 @@ template <class R> struct PathParams {
 
 constexpr u32 POSES_BLOCK = 128;
 
+// Computes the pose of the tip for a row of joints, as `Model::pose`. A thread has a row.
 template <class R, u32 N> __device__ __forceinline__ void poses(const PosesParams<R>& p) {
     const u64 row = (u64)blockIdx.x * POSES_BLOCK + threadIdx.x;
     if (row >= p.rows) return;
@@ -87,8 +88,8 @@ constexpr u32 LINKS_AT_A_TIME = 8;
 // Stride of the rows in shared memory. It is odd, so that no two lanes use one bank.
 constexpr u32 LINKS_STRIDE = 7 * LINKS_AT_A_TIME + 1;
 
-// Computes the poses of links. A warp has 32 rows. The poses of a row are written side by side from shared memory: lanes by
-// themselves would write scattered pieces of 28 bytes.
+// Computes the poses of links, as `Model::links`. A warp has 32 rows. The poses of a row are written side by side from shared
+// memory: lanes by themselves would write scattered pieces of 28 bytes.
 template <class R> __device__ __forceinline__ void links(const PosesParams<R>& p) {
     __shared__ R numbers[LINKS_BLOCK / 32][32 * LINKS_STRIDE];
     const u32 lane = threadIdx.x % 32;
@@ -98,25 +99,25 @@ template <class R> __device__ __forceinline__ void links(const PosesParams<R>& p
     const u32 place = blockIdx.y * LINKS_AT_A_TIME, width = 7 * min(LINKS_AT_A_TIME, p.link_count - place);
     const R* joints = p.joints + (first + min(lane, rows - 1)) * p.chain.joints;
     R* stage = numbers[threadIdx.x / 32];
-    auto keep = [&](const Frame<R>& frame, u32 of_place) {
+    auto stage_pose = [&](const Frame<R>& frame, u32 of_place) {
         if (of_place - place < LINKS_AT_A_TIME) write_pose(frame, true, stage + lane * LINKS_STRIDE + 7 * (of_place - place));
     };
     u32 next = 0;
     for (; next < p.link_count && p.links[next].segments == 0; ++next) {
-        keep(p.links[next].frame, p.links[next].place);
+        stage_pose(p.links[next].frame, p.links[next].place);
     }
     bool is_valid = true;
     Frame<R> axis = p.chain.first;
 #pragma unroll 1
     for (u32 k = 0; k < p.chain.count; ++k) {
-        Frame<R> moved = pass<0>(p.chain.segments[k], __ldg(joints + p.chain.segments[k].joint), axis, is_valid);
+        Frame<R> moved = advance_frame<0>(p.chain.segments[k], __ldg(joints + p.chain.segments[k].joint), axis, is_valid);
         for (; next < p.link_count && p.links[next].segments == k + 1; ++next) {
-            keep(compose(moved, p.links[next].frame), p.links[next].place);
+            stage_pose(compose(moved, p.links[next].frame), p.links[next].place);
         }
     }
-    const u32 valid = __ballot_sync(ALL_LANES, is_valid);
+    const u32 valid = __ballot_sync(FULL_MASK, is_valid);
     __syncwarp();
-    const R none = not_a_number((R)0);
+    const R none = quiet_nan((R)0);
     R* out = p.poses + (first * p.link_count + place) * 7;
 #pragma unroll 4
     for (u32 row = 0; row < rows; ++row) {
@@ -155,7 +156,8 @@ struct alignas(16) Chunk {
     u32 words[4];
 };
 
-// Computes the Jacobians of a plain chain. A warp writes its 32 rows from shared memory in chunks, so `out` is aligned to them.
+// Computes the Jacobians of a plain chain, as `Model::jacobian`. A warp writes its 32 rows from shared memory in chunks, so `out`
+// is aligned to them.
 template <class R, u32 N> __device__ __forceinline__ void plain_jacobians(const JacobiansParams<R>& p) {
     constexpr u32 WIDTH = 6 * N, CHUNKS = 32 * WIDTH * sizeof(R) / 16;
     struct alignas(2 * sizeof(R)) Pair {
@@ -168,7 +170,7 @@ template <class R, u32 N> __device__ __forceinline__ void plain_jacobians(const 
     const u32 rows = (u32)min((u64)32, p.rows - first);
     const R* joints = p.joints + (first + min(index, rows - 1)) * N;
     R* stage = numbers[threadIdx.x / 32];
-    const R none = not_a_number((R)0);
+    const R none = quiet_nan((R)0);
     bool is_valid = true;
     Lane<R, N> lane;
     columns_of<N>(p.chain, [&](u32 k) { return __ldg(joints + k); }, p.frame, lane, is_valid);
@@ -196,24 +198,25 @@ template <class R, u32 N> __device__ __forceinline__ void plain_jacobians(const 
 // are written side by side.
 constexpr u32 WARP_STRIDE = 33;
 
-// Computes the manipulability: the root of the product of the pivots of J J^T or J^T J, whichever has the smaller order.
+// Computes the manipulability, as `Model::manipulability`: the root of the product of the pivots of J J^T or J^T J, whichever has
+// the smaller order.
 template <class R> __device__ __forceinline__ R manipulability(u32 joints, const SharedLane<R, WARP_STRIDE>& lane) {
     R matrix[6][6], pivots[6], inverses[6];
 #pragma unroll
     for (u32 i = 0; i < 6; ++i) {
 #pragma unroll
         for (u32 h = 0; h <= i; ++h) {
-            matrix[i][h] = nothing<R>();
+            matrix[i][h] = negative_zero<R>();
         }
     }
     // J J^T is a sum over the joints of the products of their 6 numbers. J^T J is a sum over the 6 rows of the joints' products.
-    const bool is_small = joints < 6;
+    const bool has_few_joints = joints < 6;
 #pragma unroll 1
-    for (u32 k = 0; k < (is_small ? 6 : joints); ++k) {
+    for (u32 k = 0; k < (has_few_joints ? 6 : joints); ++k) {
         R numbers[6];
 #pragma unroll
         for (u32 i = 0; i < 6; ++i) {
-            numbers[i] = !is_small ? lane.number(k, i) : i < joints ? lane.number(i, k) : (R)0;
+            numbers[i] = !has_few_joints ? lane.entry(k, i) : i < joints ? lane.entry(i, k) : (R)0;
         }
 #pragma unroll
         for (u32 h = 0; h < 6; ++h) {
@@ -228,7 +231,7 @@ template <class R> __device__ __forceinline__ R manipulability(u32 joints, const
     for (u32 i = 0; i < 6; ++i) {
         matrix[i][i] = i < joints ? matrix[i][i] : (R)1;
     }
-    decompose(matrix, (R)0, pivots, inverses);
+    ldl_decompose(matrix, (R)0, pivots, inverses);
     bool is_regular = true;
     R determinant = (R)1;
 #pragma unroll
@@ -236,10 +239,12 @@ template <class R> __device__ __forceinline__ R manipulability(u32 joints, const
         is_regular &= pivots[i] > 0;
         determinant = determinant * pivots[i];
     }
-    return is_regular ? root(determinant) : (R)0;
+    return is_regular ? square_root(determinant) : (R)0;
 }
 
-template <class R, u32 WHAT> __device__ __forceinline__ void any_jacobians(const JacobiansParams<R>& p) {
+// Computes Jacobians, twists or manipulabilities of any chain, as `Model::jacobian`, `twist` and `manipulability`. A lane has a
+// row.
+template <class R, u32 PRODUCT> __device__ __forceinline__ void any_jacobians(const JacobiansParams<R>& p) {
     __shared__ R numbers[6 * MOST_JOINTS * WARP_STRIDE];
     const u32 index = threadIdx.x, n = p.chain.joints;
     const u64 first = (u64)blockIdx.x * JACOBIANS_ANY_BLOCK;
@@ -248,39 +253,39 @@ template <class R, u32 WHAT> __device__ __forceinline__ void any_jacobians(const
     const bool is_own = index < rows;
     SharedLane<R, WARP_STRIDE> lane{nullptr, numbers + index};
     const R* joints = p.joints + row * n;
-    const R none = not_a_number((R)0);
+    const R none = quiet_nan((R)0);
     bool is_valid = true;
     columns_of<0>(p.chain, [&](u32 k) { return __ldg(joints + k); }, p.frame, lane, is_valid);
-    if constexpr (WHAT == TWIST) {
+    if constexpr (PRODUCT == TWIST) {
         R sums[6];
 #pragma unroll
         for (u32 i = 0; i < 6; ++i) {
-            sums[i] = nothing<R>();
+            sums[i] = negative_zero<R>();
         }
 #pragma unroll 1
         for (u32 k = 0; k < n; ++k) {
             R speed = __ldg(p.velocities + row * n + k);
-            is_valid &= is_number(speed);
+            is_valid &= is_finite_value(speed);
 #pragma unroll
             for (u32 i = 0; i < 6; ++i) {
-                sums[i] = sums[i] + lane.number(k, i) * speed;
+                sums[i] = sums[i] + lane.entry(k, i) * speed;
             }
         }
 #pragma unroll
         for (u32 i = 0; i < 6; ++i) {
-            is_valid &= is_number(sums[i]);
+            is_valid &= is_finite_value(sums[i]);
         }
 #pragma unroll
         for (u32 i = 0; i < 6; ++i) {
             if (is_own) p.out[row * 6 + i] = is_valid ? sums[i] : none;
         }
-    } else if constexpr (WHAT == MANIPULABILITY) {
+    } else if constexpr (PRODUCT == MANIPULABILITY) {
         R value = manipulability(n, lane);
         if (is_own) p.out[row] = is_valid ? value : none;
     } else {
 #pragma unroll 1
         for (u32 i = 0; !is_valid && i < 6 * n; ++i) {
-            lane.number(0, i) = none;
+            lane.entry(0, i) = none;
         }
         __syncwarp();
         R* out = p.out + first * 6 * n;
@@ -317,7 +322,7 @@ constexpr u32 INVERSE_BLOCK = 64;
 // Threads of a block for chains of any length, whose joints and columns lie in shared memory.
 constexpr u32 INVERSE_ANY_BLOCK = 32;
 
-// Memory for the joints and columns of a block's lanes: registers, or shared memory.
+// Memory for the joints and columns of a block's lanes: registers, or shared memory. `lane` returns those of this thread.
 template <class R, u32 N> struct Block {
     static constexpr u32 THREADS = INVERSE_BLOCK;
     __device__ __forceinline__ Lane<R, N> lane() { return Lane<R, N>{}; }
@@ -329,53 +334,54 @@ template <class R> struct Block<R, 0> {
     __device__ __forceinline__ SharedLane<R, THREADS> lane() { return {joints + threadIdx.x, columns + threadIdx.x}; }
 };
 
-template <class R> __device__ __forceinline__ const R* own_start(const R* starts, u32 stride, u64 i) {
+// Returns the caller's first start for target or trajectory i: a row of joints; null without one.
+template <class R> __device__ __forceinline__ const R* seed_of(const R* starts, u32 stride, u64 i) {
     return starts == nullptr ? nullptr : starts + stride * i;
 }
 
-// Solves targets by single lanes, for `FIRST` alone. A lane tries the first start of a target, then takes the next target: no lane
-// waits for the slowest lane of its warp.
+// Solves targets by single lanes, as `Solver::solve`, for `FIRST` alone. A lane tries the first start of a target, then takes the
+// next target: no lane waits for the slowest lane of its warp.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(const InverseParams<R>& p) {
     __shared__ Block<R, N> block;
     auto lane = block.lane();
     const u32 index = threadIdx.x % 32;
     u32 target_index = 0;
-    bool is_busy = false, is_over = false;
+    bool is_busy = false, is_done = false;
     Target<R> target{};
     Attempt<R> attempt{};
     for (;;) {
-        const u32 free = __ballot_sync(ALL_LANES, !is_busy && !is_over);
-        if (free != 0) {
-            const u32 leader = (u32)__ffs((int)free) - 1;
+        const u32 idle_lanes = __ballot_sync(FULL_MASK, !is_busy && !is_done);
+        if (idle_lanes != 0) {
+            const u32 leader = (u32)__ffs((int)idle_lanes) - 1;
             u32 base = 0;
-            if (index == leader) base = atomicAdd(p.next, (u32)__popc(free));
-            base = __shfl_sync(ALL_LANES, base, leader);
-            if (free >> index & 1) {
-                target_index = base + (u32)__popc(free & ((1u << index) - 1));
-                is_over = target_index >= p.targets_count;
-                if (!is_over) {
-                    const R* own = own_start(p.starts, p.start_stride, target_index);
+            if (index == leader) base = atomicAdd(p.next, (u32)__popc(idle_lanes));
+            base = __shfl_sync(FULL_MASK, base, leader);
+            if (idle_lanes >> index & 1) {
+                target_index = base + (u32)__popc(idle_lanes & ((1u << index) - 1));
+                is_done = target_index >= p.targets_count;
+                if (!is_done) {
+                    const R* seed = seed_of(p.starts, p.start_stride, target_index);
                     R pose[7];
                     read_pose(p.targets + (u64)target_index * 7, pose);
-                    is_busy = take_target(pose, target);
-                    is_busy &= take_start<N>(p.solver, 0, own, lane);
+                    is_busy = make_target(pose, target);
+                    is_busy &= take_start<N>(p.solver, 0, seed, lane);
                     attempt.iterations = 0;
                     if (!is_busy) write_unusable(p.solver, p.answers, target_index);
                 }
             }
-            if (!__any_sync(ALL_LANES, is_busy)) {
-                if (__all_sync(ALL_LANES, is_over)) return;
+            if (!__any_sync(FULL_MASK, is_busy)) {
+                if (__all_sync(FULL_MASK, is_done)) return;
                 continue;
             }
         }
         if (is_busy) {
             bool may_step = attempt.iterations < p.solver.max_iterations;
-            bool is_there = round_of<M, N>(p.solver, target, lane, may_step, attempt);
-            is_busy = !is_there && may_step;
+            bool is_reached = iterate<M, N>(p.solver, target, lane, may_step, attempt);
+            is_busy = !is_reached && may_step;
             attempt.iterations += is_busy;
             if (!is_busy) {
                 write_answer<N>(p.solver, p.answers, target_index, lane, attempt, 0);
-                if (!is_there && p.left != nullptr) {
+                if (!is_reached && p.left != nullptr) {
                     p.least[target_index] = attempt.square;
                     p.left[atomicAdd(p.left_count, 1u)] = target_index;
                 }
@@ -384,8 +390,8 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_lanes(c
     }
 }
 
-// Solves each target by a group of `width` lanes, each of which tries a start. `FIRST` allows any width, other choices need
-// `GROUP`.
+// Solves each target by a group of `width` lanes, as `Solver::solve`; each lane tries a start. `FIRST` allows any width, other
+// choices need `GROUP`.
 template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(const InverseParams<R>& p) {
     constexpr u32 THREADS = Block<R, N>::THREADS;
     __shared__ Block<R, N> block;
@@ -394,14 +400,14 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(
     const u32 member = threadIdx.x % p.width, n = p.solver.chain.joints, groups = gridDim.x * (THREADS / p.width);
     R* near = all_near[threadIdx.x / GROUP];
     const u32 count = p.list != nullptr ? *p.list_count : p.targets_count;
-    for (u32 i = (blockIdx.x * THREADS + threadIdx.x) / p.width; __any_sync(ALL_LANES, i < count); i += groups) {
+    for (u32 i = (blockIdx.x * THREADS + threadIdx.x) / p.width; __any_sync(FULL_MASK, i < count); i += groups) {
         bool wants = i < count;
         const u32 target_index = !wants ? 0 : p.list != nullptr ? p.list[i] : i;
-        const R* own = own_start(p.starts, p.start_stride, target_index);
+        const R* seed = seed_of(p.starts, p.start_stride, target_index);
         Target<R> target;
         R pose[7];
         read_pose(p.targets + (u64)target_index * 7, pose);
-        if (!(take_target(pose, target) & is_start(p.solver, own)) && wants) {
+        if (!(make_target(pose, target) & is_seed_finite(p.solver, seed)) && wants) {
             if (member == 0) write_unusable(p.solver, p.answers, target_index);
             wants = false;
         }
@@ -411,11 +417,11 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(
             // Distances are measured from the joints of the first start.
             __syncwarp();
             for (u32 k = member; wants && k < n; k += GROUP) {
-                near[k] = own != nullptr ? admitted(p.solver, k, own[k]) : p.solver.table[k];
+                near[k] = seed != nullptr ? admitted(p.solver, k, seed[k]) : p.solver.table[k];
             }
             __syncwarp();
         }
-        try_starts<M, N>(p.solver, target, lane, {p.from, p.to, p.width}, own, p.solver.select, near, wants, best,
+        try_starts<M, N>(p.solver, target, lane, {p.from, p.to, p.width}, seed, p.solver.select, near, wants, best,
                          [&](const Attempt<R>& attempt, u32 start) {
                              write_answer<N>(p.solver, p.answers, target_index, lane, attempt, start);
                          });
@@ -426,16 +432,17 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_groups(
     }
 }
 
-// Steps from the answer before, `last`, to the next target. The joints end in `kept`. For a plain chain, the lanes of a group share
-// the work; for any other chain, each lane of a group does all of it.
+// Steps from the answer before, `last`, to the next target, as `Solver::descend` does. The joints end in `kept`. For a plain chain,
+// the lanes of a group share the work; for any other chain, each lane of a group does all of it.
 template <class R, u32 M, u32 N> struct Follower {
     Together<R, N> together[Block<R, N>::THREADS / GROUP];
 
     template <class L>
-    __device__ __forceinline__ Attempt<R> go_on(const Solver<R>& s, const Target<R>& target, bool runs, const R* last, R* kept, L&) {
+    __device__ __forceinline__ Attempt<R> follow(const Solver<R>& s, const Target<R>& target, bool runs, const R* last, R* kept,
+                                                 L&) {
         const u32 member = threadIdx.x % GROUP;
         R joint = runs && member < N ? last[member] : (R)0;
-        Attempt<R> attempt = go_on_together<N>(s, target, runs, joint, together[threadIdx.x / GROUP]);
+        Attempt<R> attempt = follow_together<N>(s, target, runs, joint, together[threadIdx.x / GROUP]);
         if (runs && member < N) kept[member] = joint;
         __syncwarp();
         return attempt;
@@ -443,17 +450,18 @@ template <class R, u32 M, u32 N> struct Follower {
 };
 template <class R, u32 M> struct Follower<R, M, 0> {
     template <class L>
-    __device__ __forceinline__ Attempt<R> go_on(const Solver<R>& s, const Target<R>& target, bool runs, const R* last, R* kept, L& lane) {
+    __device__ __forceinline__ Attempt<R> follow(const Solver<R>& s, const Target<R>& target, bool runs, const R* last, R* kept,
+                                                 L& lane) {
         const u32 n = s.chain.joints, member = threadIdx.x % GROUP;
         const bool wants = runs;
         if (runs) {
-            each<0>(n, [&](u32 k) { lane.joint(k) = last[k]; });
+            for_each_index<0>(n, [&](u32 k) { lane.joint(k) = last[k]; });
         }
         Attempt<R> attempt{};
-        while (__any_sync(ALL_LANES, runs)) {
+        while (__any_sync(FULL_MASK, runs)) {
             if (runs) {
                 bool may_step = attempt.iterations < s.max_iterations;
-                bool is_within = round_of<M, 0, true>(s, target, lane, may_step, attempt);
+                bool is_within = iterate<M, 0, true>(s, target, lane, may_step, attempt);
                 runs = !is_within && may_step;
                 attempt.iterations += runs;
             }
@@ -473,49 +481,49 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
     __shared__ R all_last[THREADS / GROUP][MOST_JOINTS], all_kept[THREADS / GROUP][MOST_JOINTS];
     auto lane = block.lane();
     const u32 member = threadIdx.x % GROUP, n = p.solver.chain.joints;
-    const u32 group = ((1u << GROUP) - 1) << (threadIdx.x % 32 - member);
+    const u32 group_mask = ((1u << GROUP) - 1) << (threadIdx.x % 32 - member);
     const u32 trajectory = (blockIdx.x * THREADS + threadIdx.x) / GROUP;
     // The answer before, or the first start: the joints that the next answer should be near.
     R* last = all_last[threadIdx.x / GROUP];
     // The best answer to the current target. It does not overwrite `last`, which is still needed.
     R* kept = all_kept[threadIdx.x / GROUP];
-    const bool is_there = trajectory < p.trajectories;
-    const R* own = is_there ? own_start(p.starts, p.start_stride, trajectory) : nullptr;
-    const bool has_start = is_start(p.solver, own);
-    for (u32 k = member; is_there && k < n; k += GROUP) {
-        last[k] = own != nullptr ? admitted(p.solver, k, own[k]) : p.solver.table[k];
+    const bool has_trajectory = trajectory < p.trajectories;
+    const R* seed = has_trajectory ? seed_of(p.starts, p.start_stride, trajectory) : nullptr;
+    const bool has_start = is_seed_finite(p.solver, seed);
+    for (u32 k = member; has_trajectory && k < n; k += GROUP) {
+        last[k] = seed != nullptr ? admitted(p.solver, k, seed[k]) : p.solver.table[k];
     }
     __syncwarp();
     // `has_near` is true if `last` is a given start or an answer, `has_last` if it is an answer.
-    bool has_near = own != nullptr, has_last = false;
+    bool has_near = seed != nullptr, has_last = false;
     u32 branch = 0;
     // The next pose is loaded while the current one is solved.
-    const R* poses = p.targets + (is_there ? trajectory * p.length * 7 : 0);
+    const R* poses = p.targets + (has_trajectory ? trajectory * p.length * 7 : 0);
     R pose[7];
     read_pose(poses, pose);
     for (u64 i = 0; i < p.length; ++i) {
         const u64 target_index = (u64)trajectory * p.length + i;
         Target<R> target;
-        bool is_usable = take_target(pose, target) & is_there & has_start;
+        bool is_usable = make_target(pose, target) & has_trajectory & has_start;
         read_pose(poses + (i + 1 < p.length ? i + 1 : i) * 7, pose);
-        if (is_there && !is_usable && member == 0) write_unusable(p.solver, p.answers, target_index);
+        if (has_trajectory && !is_usable && member == 0) write_unusable(p.solver, p.answers, target_index);
         const u32 select = has_last ? NEAREST : p.solver.select;
         const bool follows = is_usable && has_near;
-        Attempt<R> attempt = follower.go_on(p.solver, target, follows, last, kept, lane);
+        Attempt<R> attempt = follower.follow(p.solver, target, follows, last, kept, lane);
         // True for a group if no joint in `kept` is further from `last` than `max_joint_step`, or if the group has kept none.
         auto is_near = [&](bool has_kept) {
             bool is_far = has_kept && member < n && !(magnitude(kept[member] - last[member]) <= p.solver.max_joint_step);
-            return (__ballot_sync(ALL_LANES, is_far) & group) == 0;
+            return (__ballot_sync(FULL_MASK, is_far) & group_mask) == 0;
         };
         if (follows) {
             if (member < n) p.answers.joints[target_index * n + member] = kept[member];
-            if (member == 0) write_measure(p.answers, target_index, attempt, 0);
+            if (member == 0) write_result(p.answers, target_index, attempt, 0);
         }
         const bool stays_near = is_near(follows);
         const bool goes_on = follows && attempt.valid && (stays_near || select == FIRST);
         const bool wants = is_usable && !goes_on;
         Best<R> best{attempt.square, follows && attempt.valid, !follows};
-        if (__any_sync(ALL_LANES, wants)) {
+        if (__any_sync(FULL_MASK, wants)) {
             if (best.valid) {
                 best.least = 0;
                 for (u32 k = 0; k < n; ++k) {
@@ -526,9 +534,9 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
             // All lanes have read `kept` before it is overwritten.
             __syncwarp();
             const Starts all{0, p.solver.starts, GROUP};
-            try_starts<M, N>(p.solver, target, lane, all, own, select, last, wants, best, [&](const Attempt<R>& tried, u32 start) {
+            try_starts<M, N>(p.solver, target, lane, all, seed, select, last, wants, best, [&](const Attempt<R>& tried, u32 start) {
                 write_answer<N>(p.solver, p.answers, target_index, lane, tried, start);
-                each<N>(n, [&](u32 k) { kept[k] = lane.joint(k); });
+                for_each_index<N>(n, [&](u32 k) { kept[k] = lane.joint(k); });
             });
         }
         __syncwarp();
@@ -547,14 +555,14 @@ template <class R, u32 M, u32 N> __device__ __forceinline__ void inverse_paths(c
         branch += is_found && has_last && !is_step;
         has_near |= is_found;
         has_last |= is_found;
-        if (is_there && member == 0) p.branches[target_index] = branch;
+        if (has_trajectory && member == 0) p.branches[target_index] = branch;
         __syncwarp();
         if (is_found && member < n) last[member] = kept[member];
         __syncwarp();
     }
 }
 
-// Pulls answers towards rest, each by one lane.
+// Pulls answers towards rest, each by one lane, as `Solver::pull_to_rest`.
 template <class R, u32 M> __device__ __forceinline__ void inverse_pulls(const InverseParams<R>& p) {
     __shared__ Block<R, 0> block;
     auto lane = block.lane();
@@ -563,11 +571,11 @@ template <class R, u32 M> __device__ __forceinline__ void inverse_pulls(const In
         Target<R> target;
         R pose[7];
         read_pose(p.targets + (u64)i * 7, pose);
-        take_target(pose, target);
+        make_target(pose, target);
         R* joints = p.answers.joints + (u64)i * n;
         Attempt<R> attempt{};
         if (p.answers.valid[i] != 0 && pull_to_rest<M>(p.solver, target, lane, joints, (const R*)nullptr, attempt)) {
-            each<0>(n, [&](u32 k) { joints[k] = lane.joint(k); });
+            for_each_index<0>(n, [&](u32 k) { joints[k] = lane.joint(k); });
             write_errors(p.answers, i, attempt);
         }
     }

@@ -51,29 +51,34 @@ template <class R> struct Link {
     u32 place;
 };
 
-__device__ __forceinline__ float not_a_number(float) { return __uint_as_float(0x7fc00000); }
-__device__ __forceinline__ double not_a_number(double) { return __longlong_as_double(0x7ff8000000000000); }
+// Returns the NaN that Rust's `NAN` is. The argument tells the type alone.
+__device__ __forceinline__ float quiet_nan(float) { return __uint_as_float(0x7fc00000); }
+__device__ __forceinline__ double quiet_nan(double) { return __longlong_as_double(0x7ff8000000000000); }
+// Functions of CUDA, by one name for both precisions.
 __device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
 __device__ __forceinline__ double magnitude(double x) { return fabs(x); }
-__device__ __forceinline__ float root(float x) { return sqrtf(x); }
-__device__ __forceinline__ double root(double x) { return sqrt(x); }
+__device__ __forceinline__ float square_root(float x) { return sqrtf(x); }
+__device__ __forceinline__ double square_root(double x) { return sqrt(x); }
 
-__device__ __forceinline__ bool is_number(float x) { return fabsf(x) <= 3.402823466e38f; }
-__device__ __forceinline__ bool is_number(double x) {
+// False for a NaN and for an infinity.
+__device__ __forceinline__ bool is_finite_value(float x) { return fabsf(x) <= 3.402823466e38f; }
+__device__ __forceinline__ bool is_finite_value(double x) {
     return ((u64)__double_as_longlong(x) >> 52 & 0x7ff) != 0x7ff;
 }
 
 // Returns the sum of no terms, -0: -0 + x is x, even if x is -0.
-template <class R> __device__ __forceinline__ R nothing() { return (R)-0.0; }
+template <class R> __device__ __forceinline__ R negative_zero() { return (R)-0.0; }
 
-// Adds quarter turns to an angle's sine and cosine: exchanges both if the number is odd, and sets their signs.
+// Adds quarter turns to an angle's sine and cosine, as `behind_quarters` of crates/geometry/src/polynomial.rs: exchanges both if
+// the number is odd, and sets their signs.
 template <class R> __device__ __forceinline__ void behind_quarters(u32 quarters, R& sine, R& cosine) {
     R a = quarters & 1 ? cosine : sine, b = quarters & 1 ? sine : cosine;
     sine = quarters & 2 ? -a : a;
     cosine = (quarters + 1) & 2 ? -b : b;
 }
 
-// Computes sine and cosine as `sin_cos` of crates/geometry/src/polynomial.rs.
+// Computes sine and cosine of an angle, radians, as `sin_cos` of crates/geometry/src/polynomial.rs. The angle is at most 8,192 in
+// magnitude.
 __device__ __forceinline__ void sin_cos(float angle, float& sine, float& cosine) {
     float shifted = angle * 0.636619772367581343f + 12582912.0f;
     float quarters = shifted - 12582912.0f;
@@ -99,17 +104,19 @@ __device__ __forceinline__ void sin_cos(double angle, double& sine, double& cosi
     behind_quarters((u32)__double_as_longlong(shifted), sine, cosine);
 }
 
+// Computes the cross product a x b into c, as `cross` of crates/geometry/src/vector.rs.
 template <class R> __device__ __forceinline__ void cross(const R (&a)[3], const R (&b)[3], R (&c)[3]) {
     c[0] = a[1] * b[2] - a[2] * b[1];
     c[1] = a[2] * b[0] - a[0] * b[2];
     c[2] = a[0] * b[1] - a[1] * b[0];
 }
 
+// Computes the inner product, summed from the first component on, as `dot` of crates/geometry/src/vector.rs.
 template <class R> __device__ __forceinline__ R dot4(const R (&a)[4], const R (&b)[4]) {
     return ((a[0] * b[0] + a[1] * b[1]) + a[2] * b[2]) + a[3] * b[3];
 }
 
-// Multiplies two transforms.
+// Multiplies two transforms, as `RigidTransform::compose`: b in the frame a.
 template <class R> __device__ __forceinline__ Frame<R> compose(const Frame<R>& a, const Frame<R>& b) {
     Frame<R> c;
 #pragma unroll
@@ -124,7 +131,7 @@ template <class R> __device__ __forceinline__ Frame<R> compose(const Frame<R>& a
     return c;
 }
 
-// Turns the frame of an axis about its z axis.
+// Turns the frame of an axis about its z axis by an angle, radians, as `turned` of crates/kinematics/src/model.rs.
 template <class R> __device__ __forceinline__ Frame<R> turned(const Frame<R>& axis, R angle) {
     Frame<R> result = axis;
     R sine, cosine;
@@ -138,12 +145,12 @@ template <class R> __device__ __forceinline__ Frame<R> turned(const Frame<R>& ax
     return result;
 }
 
-// Moves the frame of an axis along its z axis.
-template <class R> __device__ __forceinline__ Frame<R> slid(const Frame<R>& axis, R way) {
+// Moves the frame of an axis along its z axis by a displacement, metres, as `slid` of crates/kinematics/src/model.rs.
+template <class R> __device__ __forceinline__ Frame<R> slid(const Frame<R>& axis, R displacement) {
     Frame<R> result = axis;
 #pragma unroll
     for (u32 i = 0; i < 3; ++i) {
-        result.translation[i] = axis.translation[i] + axis.rotation[3 * i + 2] * way;
+        result.translation[i] = axis.translation[i] + axis.rotation[3 * i + 2] * displacement;
     }
     return result;
 }
@@ -153,16 +160,16 @@ template <class R> __device__ __forceinline__ void quaternion(const Frame<R>& fr
     const R(&m)[9] = frame.rotation;
     R x[3] = {m[0], m[1], m[2]}, y[3] = {m[3], m[4], m[5]}, z[3], one = (R)1;
     cross(x, y, z);
-    R sum = (x[0] + y[1]) + z[2];
-    bool is_w = sum > 0, is_x = (x[0] >= y[1]) & (x[0] >= z[2]), is_y = y[1] >= z[2];
+    R trace = (x[0] + y[1]) + z[2];
+    bool is_w = trace > 0, is_x = (x[0] >= y[1]) & (x[0] >= z[2]), is_y = y[1] >= z[2];
     auto choose = [&](R with_w, R with_x, R with_y, R with_z) {
         return is_w ? with_w : is_x ? with_x : is_y ? with_y : with_z;
     };
     q[0] = choose(z[1] - y[2], ((one + x[0]) - y[1]) - z[2], x[1] + y[0], x[2] + z[0]);
     q[1] = choose(x[2] - z[0], x[1] + y[0], ((one - x[0]) + y[1]) - z[2], y[2] + z[1]);
     q[2] = choose(y[0] - x[1], x[2] + z[0], y[2] + z[1], ((one - x[0]) - y[1]) + z[2]);
-    q[3] = choose(one + sum, z[1] - y[2], x[2] - z[0], y[0] - x[1]);
-    R inverse = one / root(dot4(q, q));
+    q[3] = choose(one + trace, z[1] - y[2], x[2] - z[0], y[0] - x[1]);
+    R inverse = one / square_root(dot4(q, q));
     inverse = q[3] * inverse < 0 ? -inverse : inverse;
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
@@ -170,9 +177,10 @@ template <class R> __device__ __forceinline__ void quaternion(const Frame<R>& fr
     }
 }
 
-// Writes the pose of a frame, x y z qx qy qz qw; NaN if it is not valid.
+// Writes the pose of a frame, as `pose_of` of crates/kinematics/src/model.rs: x y z, metres, and the quaternion qx qy qz qw. All
+// are NaN if it is not valid.
 template <class R> __device__ __forceinline__ void write_pose(const Frame<R>& frame, bool is_valid, R* pose) {
-    R q[4], none = not_a_number((R)0);
+    R q[4], none = quiet_nan((R)0);
     quaternion(frame, q);
 #pragma unroll
     for (u32 i = 0; i < 7; ++i) {
@@ -180,11 +188,11 @@ template <class R> __device__ __forceinline__ void write_pose(const Frame<R>& fr
     }
 }
 
-// Replaces the frame of a segment's axis by the frame of the next axis, and returns the moved frame. The joint's value is `q`. Sets
-// `is_valid` to false if `q`, or the value of a mimic, is not finite or over 8,192 in magnitude. Segments of a plain chain turn,
-// and are not mimics.
+// Goes one segment up the chain, as `Model::tip`: `axis` becomes the frame of the next axis. Returns the moved frame. The joint's
+// value `q` is radians or metres. Sets `is_valid` to false if `q`, or the value of a mimic, is not finite or over 8,192 in
+// magnitude. Segments of a plain chain turn, and are not mimics.
 template <u32 N, class R>
-__device__ __forceinline__ Frame<R> pass(const Segment<R>& segment, R q, Frame<R>& axis, bool& is_valid) {
+__device__ __forceinline__ Frame<R> advance_frame(const Segment<R>& segment, R q, Frame<R>& axis, bool& is_valid) {
     constexpr R most = (R)8192;
     Frame<R> moved;
     if constexpr (N > 0) {
@@ -203,7 +211,7 @@ __device__ __forceinline__ Frame<R> pass(const Segment<R>& segment, R q, Frame<R
 }
 
 // Calls `work` with each index below N, unrolled; if N is 0, with each index below `count`, in a loop.
-template <u32 N, class Work> __device__ __forceinline__ void each(u32 count, const Work& work) {
+template <u32 N, class Work> __device__ __forceinline__ void for_each_index(u32 count, const Work& work) {
     if constexpr (N > 0) {
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
@@ -217,14 +225,15 @@ template <u32 N, class Work> __device__ __forceinline__ void each(u32 count, con
     }
 }
 
-// The joints of a lane, and the columns of its Jacobian, which are 6 numbers for each joint.
+// The joints of a lane, radians or metres, and the columns of its Jacobian. In the column of joint k, which has 6 entries,
+// `entry(k, i)` is entry i. A step of the solver overwrites the columns.
 template <class R, u32 N> struct Lane {
     R joints[N];
     R columns[N][6];
 
     __device__ __forceinline__ R& joint(u32 k) { return joints[k]; }
     __device__ __forceinline__ const R& joint(u32 k) const { return joints[k]; }
-    __device__ __forceinline__ R& number(u32 k, u32 i) { return columns[k][i]; }
+    __device__ __forceinline__ R& entry(u32 k, u32 i) { return columns[k][i]; }
 };
 
 // The joints and columns of a lane in shared memory, for chains of any length. The numbers of a lane are STRIDE apart, so that a
@@ -235,12 +244,12 @@ template <class R, u32 STRIDE> struct SharedLane {
     R* columns;
 
     __device__ __forceinline__ R& joint(u32 k) const { return joints[k * STRIDE]; }
-    __device__ __forceinline__ R& number(u32 k, u32 i) const { return columns[(6 * k + i) * STRIDE]; }
+    __device__ __forceinline__ R& entry(u32 k, u32 i) const { return columns[(6 * k + i) * STRIDE]; }
 };
 
 enum JacobianFrame : u32 { BASE, TOOL, SPATIAL };
 
-// Rotates a vector from the axes of the base to the axes of the tip.
+// Rotates a vector from the axes of the base to the axes of the tip, as `to_tool` of crates/kinematics/src/jacobian.rs.
 template <class R> __device__ __forceinline__ void to_tool(const Frame<R>& tip, const R (&v)[3], R (&result)[3]) {
     const R(&m)[9] = tip.rotation;
 #pragma unroll
@@ -249,9 +258,10 @@ template <class R> __device__ __forceinline__ void to_tool(const Frame<R>& tip, 
     }
 }
 
-// Computes a column of the Jacobian: the velocity of the tip for a unit velocity about or along the axis `z` at `origin`.
+// Computes a column of the Jacobian, as `velocity` of crates/kinematics/src/jacobian.rs: the velocity of the tip for a unit
+// velocity about or along the axis `z` at `origin`, metres. It is expressed in a `JacobianFrame`.
 template <class R>
-__device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (&origin)[3], u32 in, const Frame<R>& tip,
+__device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (&origin)[3], u32 frame, const Frame<R>& tip,
                                          R (&column)[6]) {
     R linear[3], angular[3];
     if (slides) {
@@ -260,7 +270,7 @@ __device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (
             linear[i] = z[i], angular[i] = 0;
         }
     } else {
-        if (in == SPATIAL) {
+        if (frame == SPATIAL) {
             cross(origin, z, linear);
         } else {
             R arm[3];
@@ -275,17 +285,17 @@ __device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (
             angular[i] = z[i];
         }
     }
-    if (in == TOOL) {
-        R turned[3];
-        to_tool(tip, linear, turned);
+    if (frame == TOOL) {
+        R rotated[3];
+        to_tool(tip, linear, rotated);
 #pragma unroll
         for (u32 i = 0; i < 3; ++i) {
-            linear[i] = turned[i];
+            linear[i] = rotated[i];
         }
-        to_tool(tip, angular, turned);
+        to_tool(tip, angular, rotated);
 #pragma unroll
         for (u32 i = 0; i < 3; ++i) {
-            angular[i] = turned[i];
+            angular[i] = rotated[i];
         }
     }
 #pragma unroll
@@ -294,30 +304,33 @@ __device__ __forceinline__ void velocity(bool slides, const R (&z)[3], const R (
     }
 }
 
-// Computes the frame of the tip. The value of joint k is `q(k)`.
+// Computes the frame of the tip, as `Model::tip`. The value of joint k, radians or metres, is `q(k)`.
 template <u32 N, class R, class Values>
 __device__ __forceinline__ Frame<R> tip_of(const Chain<R>& chain, const Values& q, bool& is_valid) {
     Frame<R> axis = chain.first;
-    each<N>(chain.count, [&](u32 k) { pass<N>(chain.segments[k], q(N > 0 ? k : chain.segments[k].joint), axis, is_valid); });
+    for_each_index<N>(chain.count, [&](u32 k) {
+        advance_frame<N>(chain.segments[k], q(N > 0 ? k : chain.segments[k].joint), axis, is_valid);
+    });
     return axis;
 }
 
-// Computes the columns of the Jacobian into the lane. Returns the frame of the tip.
+// Computes the columns of the Jacobian into the lane, as `Model::columns`. The value of joint k, radians or metres, is `q(k)`.
+// Returns the frame of the tip.
 template <u32 N, class R, class Values, class L>
-__device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Values& q, u32 in, L& lane, bool& is_valid) {
+__device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Values& q, u32 frame, L& lane, bool& is_valid) {
     if constexpr (N > 0) {
         R axes[N][3], origins[N][3];
         Frame<R> tip = chain.first;
-        each<N>(N, [&](u32 k) {
+        for_each_index<N>(N, [&](u32 k) {
 #pragma unroll
             for (u32 i = 0; i < 3; ++i) {
                 axes[k][i] = tip.rotation[3 * i + 2], origins[k][i] = tip.translation[i];
             }
-            pass<N>(chain.segments[k], q(k), tip, is_valid);
+            advance_frame<N>(chain.segments[k], q(k), tip, is_valid);
         });
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
-            velocity(false, axes[k], origins[k], in, tip, lane.columns[k]);
+            velocity(false, axes[k], origins[k], frame, tip, lane.columns[k]);
         }
         return tip;
     } else {
@@ -327,7 +340,7 @@ __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Valu
         for (u32 k = 0; k < chain.joints; ++k) {
 #pragma unroll
             for (u32 i = 0; i < 6; ++i) {
-                lane.number(k, i) = 0;
+                lane.entry(k, i) = 0;
             }
         }
         bool ignored = true;
@@ -335,14 +348,14 @@ __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Valu
         for (u32 k = 0; k < chain.count; ++k) {
             const Segment<R>& segment = chain.segments[k];
             R z[3] = {axis.rotation[2], axis.rotation[5], axis.rotation[8]}, column[6];
-            velocity(segment.flags & SLIDES, z, axis.translation, in, tip, column);
+            velocity(segment.flags & SLIDES, z, axis.translation, frame, tip, column);
 #pragma unroll
             for (u32 i = 0; i < 6; ++i) {
                 R own = segment.flags & FOLLOWS ? column[i] * segment.multiplier : column[i];
-                R& whole = lane.number(segment.joint, i);
+                R& whole = lane.entry(segment.joint, i);
                 whole = segment.flags & IS_FIRST ? own : whole + own;
             }
-            pass<N>(segment, q(segment.joint), axis, ignored);
+            advance_frame<N>(segment, q(segment.joint), axis, ignored);
         }
         return tip;
     }
@@ -350,7 +363,7 @@ __device__ __forceinline__ Frame<R> columns_of(const Chain<R>& chain, const Valu
 
 // Decomposes a symmetric matrix into L D L^T, as `Ldl` of crates/kinematics/src/ldl.rs. The lower triangle is `a`, and becomes L. A
 // pivot below `least` is set to `least`.
-template <class R, u32 M> __device__ __forceinline__ void decompose(R (&a)[M][M], R least, R (&pivots)[M], R (&inverses)[M]) {
+template <class R, u32 M> __device__ __forceinline__ void ldl_decompose(R (&a)[M][M], R least, R (&pivots)[M], R (&inverses)[M]) {
 #pragma unroll
     for (u32 h = 0; h < M; ++h) {
         R column[M];
@@ -371,9 +384,9 @@ template <class R, u32 M> __device__ __forceinline__ void decompose(R (&a)[M][M]
     }
 }
 
-// Solves L D L^T x = y; y becomes x.
+// Solves L D L^T x = y, as `Ldl::solve`; y becomes x. `inverses` are those of the pivots.
 template <class R, u32 M>
-__device__ __forceinline__ void solve(const R (&lower)[M][M], const R (&inverses)[M], R (&y)[M]) {
+__device__ __forceinline__ void ldl_solve(const R (&lower)[M][M], const R (&inverses)[M], R (&y)[M]) {
 #pragma unroll
     for (u32 i = 1; i < M; ++i) {
 #pragma unroll

@@ -19,9 +19,9 @@ template <class R, u32 N> struct Together {
     R matrix[POSE_ROWS * (POSE_ROWS + 1) / 2];
 };
 
-// Computes the axes of the joints and the frame of the tip into `together`. The value of the joint with the lane's index in the
-// group is `joint`.
-template <u32 N, class R> __device__ __forceinline__ void go_to_tip(const Chain<R>& chain, R joint, Together<R, N>& together) {
+// Computes the axes of the joints and the frame of the tip into `together`, as `Model::tip`. The value of the joint with the lane's
+// index in the group, radians, is `joint`.
+template <u32 N, class R> __device__ __forceinline__ void tip_together(const Chain<R>& chain, R joint, Together<R, N>& together) {
     const u32 member = threadIdx.x % GROUP, leader = threadIdx.x % 32 - member;
     // The lane's row of the frames, with the coordinate of the translation. Lanes past the third repeat a row of the first three.
     const u32 row = member % 3;
@@ -32,11 +32,11 @@ template <u32 N, class R> __device__ __forceinline__ void go_to_tip(const Chain<
 #pragma unroll
     for (u32 k = 0; k < N; ++k) {
         if (member < 3) together.axes[k][row] = z, together.origins[k][row] = t;
-        R of_sine = of_lane(sine, leader + k), of_cosine = of_lane(cosine, leader + k);
+        R of_sine = shuffle(sine, leader + k), of_cosine = shuffle(cosine, leader + k);
         R a = x * of_cosine + y * of_sine, b = y * of_cosine - x * of_sine;
         const R(&next)[9] = chain.segments[k].next.rotation;
-        const R(&way)[3] = chain.segments[k].next.translation;
-        t = ((a * way[0] + b * way[1]) + z * way[2]) + t;
+        const R(&offset)[3] = chain.segments[k].next.translation;
+        t = ((a * offset[0] + b * offset[1]) + z * offset[2]) + t;
         x = (a * next[0] + b * next[3]) + z * next[6];
         y = (a * next[1] + b * next[4]) + z * next[7];
         z = (a * next[2] + b * next[5]) + z * next[8];
@@ -48,15 +48,16 @@ template <u32 N, class R> __device__ __forceinline__ void go_to_tip(const Chain<
     __syncwarp();
 }
 
-// Makes one step of Levenberg-Marquardt, as `make_step` along a trajectory. Returns the value of the lane's joint after the step.
+// Makes one step of Levenberg-Marquardt, as `make_step` along a trajectory. Returns the value of the lane's joint after the step,
+// radians.
 template <u32 N, class R>
 __device__ __forceinline__ R step_together(const Solver<R>& s, R joint, const Frame<R>& tip, const R (&error)[POSE_ROWS], R damping,
                                            Together<R, N>& together) {
     const u32 member = threadIdx.x % GROUP, own = member < N ? member : 0;
     R rows[POSE_ROWS];
     velocity(false, together.axes[own], together.origins[own], BASE, tip, rows);
-    R push = product(rows, error);
-    const bool is_held = ((joint <= s.lower[own]) & (push < 0)) | ((joint >= s.upper[own]) & (push > 0));
+    R gradient = product(rows, error);
+    const bool is_held = ((joint <= s.lower[own]) & (gradient < 0)) | ((joint >= s.upper[own]) & (gradient > 0));
 #pragma unroll
     for (u32 i = 0; i < POSE_ROWS; ++i) {
         rows[i] = is_held ? (R)0 : rows[i];
@@ -66,16 +67,16 @@ __device__ __forceinline__ R step_together(const Solver<R>& s, R joint, const Fr
     // The matrix has 21 entries: `entry` for each of the 16 lanes, and `other` for the 5 that are left, of the last row.
     constexpr u32 LAST = POSE_ROWS - 1, ENTRIES = POSE_ROWS * (POSE_ROWS + 1) / 2;
     const u32 row = (member >= 1) + (member >= 3) + (member >= 6) + (member >= 10) + (member >= 15);
-    const u32 column = member - row * (row + 1) / 2, rest = member % (ENTRIES - GROUP);
-    R entry = nothing<R>(), other = nothing<R>();
+    const u32 column = member - row * (row + 1) / 2, last_row_entry = member % (ENTRIES - GROUP);
+    R entry = negative_zero<R>(), other = negative_zero<R>();
 #pragma unroll
     for (u32 k = 0; k < N; ++k) {
         const R(&numbers)[POSE_ROWS] = together.rows[k];
         entry = entry + numbers[column] * numbers[row];
-        other = other + numbers[rest + 1] * numbers[LAST];
+        other = other + numbers[last_row_entry + 1] * numbers[LAST];
     }
     together.matrix[member] = entry;
-    if (member == rest) together.matrix[GROUP + rest] = other;
+    if (member == last_row_entry) together.matrix[GROUP + last_row_entry] = other;
     __syncwarp();
     R matrix[POSE_ROWS][POSE_ROWS], pivots[POSE_ROWS], inverses[POSE_ROWS], y[POSE_ROWS];
 #pragma unroll
@@ -87,31 +88,31 @@ __device__ __forceinline__ R step_together(const Solver<R>& s, R joint, const Fr
         matrix[i][i] = matrix[i][i] + damping;
         y[i] = error[i];
     }
-    decompose(matrix, damping, pivots, inverses);
-    solve(matrix, inverses, y);
-    R found = product(rows, y), step = is_number(found) ? found : (R)0;
+    ldl_decompose(matrix, damping, pivots, inverses);
+    ldl_solve(matrix, inverses, y);
+    R raw_step = product(rows, y), step = is_finite_value(raw_step) ? raw_step : (R)0;
     R largest = member < N ? magnitude(step) : (R)0;
 #pragma unroll
     for (u32 bits = GROUP / 2; bits > 0; bits /= 2) {
-        R others = exchanged(largest, bits);
+        R others = shuffle_xor(largest, bits);
         largest = others > largest ? others : largest;
     }
     R scale = largest > (R)1 ? (R)1 / largest : (R)1;
-    return member < N ? held(s, member, joint + step * scale) : joint;
+    return member < N ? clamp_to_limits(s, member, joint + step * scale) : joint;
 }
 
-// Makes steps towards a target from the answer to the target before. The joint with the lane's index in the group is `joint`, or 0
-// past the last joint, and becomes the attempt's joint. All lanes of the warp call this; `runs` is the same on all lanes of a
-// group.
+// Makes steps towards a target from the answer before, as `Solver::descend`. The joint with the lane's index in the group is
+// `joint`, or 0 past the last joint, and becomes the attempt's joint. All lanes of the warp call this; `runs` is the same on all
+// lanes of a group.
 template <u32 N, class R>
-__device__ __forceinline__ Attempt<R> go_on_together(const Solver<R>& s, const Target<R>& target, bool runs, R& joint,
-                                                     Together<R, N>& together) {
+__device__ __forceinline__ Attempt<R> follow_together(const Solver<R>& s, const Target<R>& target, bool runs, R& joint,
+                                                      Together<R, N>& together) {
     const u32 member = threadIdx.x % GROUP;
-    const u32 group = ((1u << GROUP) - 1) << (threadIdx.x % 32 - member);
+    const u32 group_mask = ((1u << GROUP) - 1) << (threadIdx.x % 32 - member);
     Attempt<R> attempt{};
-    while (__any_sync(ALL_LANES, runs)) {
-        const bool is_valid = (~__ballot_sync(ALL_LANES, magnitude(joint) <= (R)8192) & group) == 0;
-        go_to_tip<N>(s.chain, joint, together);
+    while (__any_sync(FULL_MASK, runs)) {
+        const bool is_valid = (~__ballot_sync(FULL_MASK, magnitude(joint) <= (R)8192) & group_mask) == 0;
+        tip_together<N>(s.chain, joint, together);
         Frame<R> tip;
 #pragma unroll
         for (u32 i = 0; i < 3; ++i) {
@@ -123,10 +124,10 @@ __device__ __forceinline__ Attempt<R> go_on_together(const Solver<R>& s, const T
         }
         R error[POSE_ROWS];
         Attempt<R> measured = attempt;
-        judge<POSE_ROWS, N>(s, target, tip, is_valid, error, measured);
+        measure_error<POSE_ROWS, N>(s, target, tip, is_valid, error, measured);
         attempt = runs ? measured : attempt;
         runs &= !attempt.valid & (attempt.iterations < s.max_iterations);
-        if (__any_sync(ALL_LANES, runs)) {
+        if (__any_sync(FULL_MASK, runs)) {
             R next = step_together<N>(s, joint, tip, error, s.floor + s.gain * measured.square, together);
             joint = runs ? next : joint;
             attempt.iterations += runs;

@@ -65,8 +65,8 @@ template <class Real> struct alignas(16) Choice {
 };
 
 // Markers in place of a weight: the value is the sample, or the fill value.
-constexpr float SAMPLE = -1.0f;
-constexpr float FILL = -2.0f;
+constexpr float SAMPLE_MARKER = -1.0f;
+constexpr float FILL_MARKER = -2.0f;
 
 template <class T> struct RealOf {
     typedef float type;
@@ -75,7 +75,7 @@ template <> struct RealOf<double> {
     typedef double type;
 };
 
-// BYTES bytes that a thread loads and stores at once, as words of 4 bytes.
+// BYTES bytes that a thread loads through the read-only cache, or stores as a stream, at once, as words of 4 bytes.
 template <u32 BYTES> struct Vector;
 template <> struct alignas(16) Vector<16> {
     u32 words[4];
@@ -107,60 +107,65 @@ template <> struct Vector<2> {
     __device__ __forceinline__ void store(void* at) const { __stcs((u16*)at, (u16)words[0]); }
 };
 
-// Blends the elements in the words of a and b. If a result is not finite, `watch` becomes a NaN and stays one, because
-// value * 0 is a NaN only then. A result is not finite if an element is not.
+// Blends the elements in the words of a and b; the last argument is of the element type, and unused. If a result is not
+// finite, `nan_flag` becomes a NaN and stays one, because value * 0 is a NaN only then. A result is not finite if an
+// element is not.
 template <u32 WORDS>
-__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float w, u32* out, float& watch,
-                                            float) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float weight, u32* out,
+                                            float& nan_flag, float) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
-        float value = blend(mode, __uint_as_float(a[i]), __uint_as_float(b[i]), w);
-        watch = fmaf(value, 0.0f, watch);
+        float value = blend(mode, __uint_as_float(a[i]), __uint_as_float(b[i]), weight);
+        nan_flag = fmaf(value, 0.0f, nan_flag);
         out[i] = __float_as_uint(value);
     }
 }
 
 template <u32 WORDS>
-__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, double w, u32* out, float& watch,
-                                            double) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, double weight, u32* out,
+                                            float& nan_flag, double) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; i += 2) {
         double from = __longlong_as_double((i64)((u64)a[i + 1] << 32 | a[i]));
         double to = __longlong_as_double((i64)((u64)b[i + 1] << 32 | b[i]));
-        u64 bits = (u64)__double_as_longlong(blend(mode, from, to, w));
+        u64 bits = (u64)__double_as_longlong(blend(mode, from, to, weight));
         out[i] = (u32)bits;
         out[i + 1] = (u32)(bits >> 32);
         // A float64 with all ones in the exponent is not finite, and becomes an infinity of float32.
-        watch = fmaf(__uint_as_float(((out[i + 1] >> 20 & 0x7ff) == 0x7ff) ? 0x7f800000 : 0), 0.0f, watch);
+        nan_flag = fmaf(__uint_as_float(((out[i + 1] >> 20 & 0x7ff) == 0x7ff) ? 0x7f800000 : 0), 0.0f, nan_flag);
     }
 }
 
 template <u32 WORDS, class Half>
-__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float w, u32* out, float& watch,
-                                            Half) {
+__device__ __forceinline__ void blend_words(u32 mode, const u32* a, const u32* b, float weight, u32* out,
+                                            float& nan_flag, Half) {
 #pragma unroll
     for (u32 i = 0; i < WORDS; ++i) {
-        float low = blend(mode, to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), w);
-        float high = blend(mode, to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), w);
-        watch = fmaf(low, 0.0f, watch);
-        watch = fmaf(high, 0.0f, watch);
+        float low = blend(mode, to_f32(Half{(u16)a[i]}), to_f32(Half{(u16)b[i]}), weight);
+        float high = blend(mode, to_f32(Half{(u16)(a[i] >> 16)}), to_f32(Half{(u16)(b[i] >> 16)}), weight);
+        nan_flag = fmaf(low, 0.0f, nan_flag);
+        nan_flag = fmaf(high, 0.0f, nan_flag);
         out[i] = pack<Half>(low, high);
     }
 }
 
+// False for a NaN and for an infinity, as `is_finite` of types.cuh.
 __device__ __forceinline__ bool is_finite(bf16 v) { return (v.bits & 0x7f80) != 0x7f80; }
 __device__ __forceinline__ bool is_finite(f16 v) { return (v.bits & 0x7c00) != 0x7c00; }
 __device__ __forceinline__ bool is_finite(double v) {
     return ((u64)__double_as_longlong(v) >> 52 & 0x7ff) != 0x7ff;
 }
 
-__device__ __forceinline__ double blend_element(u32 mode, double a, double b, double w) { return blend(mode, a, b, w); }
-template <class T> __device__ __forceinline__ T blend_element(u32 mode, T a, T b, double w) {
-    return from_f32<T>(blend(mode, to_f32(a), to_f32(b), (float)w));
+// Blends two elements, and rounds the result to their type.
+__device__ __forceinline__ double blend_element(u32 mode, double a, double b, double weight) {
+    return blend(mode, a, b, weight);
+}
+template <class T> __device__ __forceinline__ T blend_element(u32 mode, T a, T b, double weight) {
+    return from_f32<T>(blend(mode, to_f32(a), to_f32(b), (float)weight));
 }
 
 // True if all channels of a sample are finite. All lanes of the warp call this.
-template <class T> __device__ __forceinline__ bool sample_finite(const T* sample, u32 dim) {
+template <class T> __device__ __forceinline__ bool is_sample_finite(const T* sample, u32 dim) {
     bool finite = true;
     for (u32 i = threadIdx.x % 32; i < dim; i += 32) {
         finite &= is_finite(sample[i]);
@@ -169,8 +174,8 @@ template <class T> __device__ __forceinline__ bool sample_finite(const T* sample
 }
 
 // Writes the fill value for a target whose value the type can't hold. All lanes of the warp call this. It is not a part
-// of `redo_target`, because there it costs the kernels registers.
-template <class T> __device__ __noinline__ void refuse_overflow(const ResampleParams& p, u64 target_index) {
+// of `recompute_target`, because there it costs the kernels registers.
+template <class T> __device__ __noinline__ void fill_overflowed_target(const ResampleParams& p, u64 target_index) {
     T fill;
     memcpy(&fill, &p.fill, sizeof fill);
     T* out = (T*)p.out + target_index * p.dim;
@@ -182,58 +187,59 @@ template <class T> __device__ __noinline__ void refuse_overflow(const ResamplePa
     }
 }
 
-// Computes one target again from the finite samples alone, as `UsableSamples` of crates/ops/src/resample/cpu.rs, but only drops
-// samples around the target. All lanes of the warp call this.
+// Computes one target again from the finite samples alone, as `UsableSamples` of crates/ops/src/resample/cpu.rs, but
+// only drops samples around the target. The target has `target_index` among those of the batch. All lanes of the warp
+// call this.
 template <class T>
-__device__ __noinline__ void redo_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {
+__device__ __noinline__ void recompute_target(const ResampleParams& p, const ResampleTile& tile, u64 target_index) {
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
     const T* values = (const T*)p.values + tile.sample * p.dim;
     i64 target = __ldg(p.targets + target_index);
-    Bracket found = find_bracket(times, Slice{0, 0}, nullptr, target);
-    u32 before = found.until;
-    while (before > 0 && !sample_finite(values + (u64)(before - 1) * p.dim, p.dim)) {
+    Bracket bracket = find_bracket(times, Slice{0, 0}, nullptr, target);
+    u32 before = bracket.until;
+    while (before > 0 && !is_sample_finite(values + (u64)(before - 1) * p.dim, p.dim)) {
         --before;
     }
-    found.has_before = before > 0;
-    found.before = found.has_before ? time_at(times, before - 1) : 0;
-    u32 after = found.until;
-    while (after < times.count && !sample_finite(values + (u64)after * p.dim, p.dim)) {
+    bracket.has_before = before > 0;
+    bracket.before = bracket.has_before ? time_at(times, before - 1) : 0;
+    u32 after = bracket.until;
+    while (after < times.count && !is_sample_finite(values + (u64)after * p.dim, p.dim)) {
         ++after;
     }
-    found.has_after = after < times.count;
-    if (found.has_after) {
-        found.after = time_at(times, after);
-        for (u32 i = after + 1; i < times.count && time_at(times, i) == found.after; ++i) {
-            after = sample_finite(values + (u64)i * p.dim, p.dim) ? i : after;
+    bracket.has_after = after < times.count;
+    if (bracket.has_after) {
+        bracket.after = time_at(times, after);
+        for (u32 i = after + 1; i < times.count && time_at(times, i) == bracket.after; ++i) {
+            after = is_sample_finite(values + (u64)i * p.dim, p.dim) ? i : after;
         }
     }
     u32 mode = p.mode;
-    Pick picked = pick(found, target, mode, p.limits);
+    Pick picked = pick(bracket, target, mode, p.limits);
     const T* a = values + (u64)(picked.kind == PICK_AFTER ? after : before - 1) * p.dim;
     const T* b = picked.kind == PICK_BETWEEN || SAMPLES_KEEP_BITS ? values + (u64)after * p.dim : a;
     T fill;
     memcpy(&fill, &p.fill, sizeof fill);
     T* out = (T*)p.out + target_index * p.dim;
-    bool held = true;
+    bool fits = true;
     for (u32 i = threadIdx.x % 32; i < p.dim; i += 32) {
         if (picked.kind == PICK_INVALID) {
             out[i] = fill;
         } else {
-            bool is_made = picked.kind == PICK_BETWEEN || !SAMPLES_KEEP_BITS;
-            out[i] = is_made ? blend_element(mode, a[i], b[i], picked.weight) : a[i];
-            held &= is_finite(out[i]);
+            bool is_blended = picked.kind == PICK_BETWEEN || !SAMPLES_KEEP_BITS;
+            out[i] = is_blended ? blend_element(mode, a[i], b[i], picked.weight) : a[i];
+            fits &= is_finite(out[i]);
         }
     }
     if (threadIdx.x % 32 == 0) {
         p.valid[target_index] = picked.kind != PICK_INVALID;
     }
-    if (!__all_sync(0xffffffff, held)) {
-        refuse_overflow<T>(p, target_index);
+    if (!__all_sync(0xffffffff, fits)) {
+        fill_overflowed_target<T>(p, target_index);
     }
 }
 
 // Returns the tile of this block.
-__device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
+__device__ __forceinline__ ResampleTile tile_of_block(const ResampleParams& p) {
     if (p.tiles) {
         return p.tiles[blockIdx.x];
     }
@@ -242,41 +248,42 @@ __device__ __forceinline__ ResampleTile own_tile(const ResampleParams& p) {
                         min(p.tile_targets, p.row_targets - from)};
 }
 
-// The doubtful targets of a tile, a bit for each.
+// The doubtful targets of a tile, a bit for each. `add` sets the bit of a target by its index in the tile.
 struct Doubts {
     u32 targets[BLOCK / 32];
     __device__ __forceinline__ void add(u32 target) { atomicOr(&targets[target / 32], 1u << target % 32); }
 };
 
-// Chooses the samples that give the value at a target; `before` and `after` are the samples around it. Sets
+// Chooses the samples that give the value at `target`, ns, of the samples `before` and `after` around it. Sets
 // `is_doubtful` if the choice may be wrong for a reason that the rows do not show. Either several samples share the
 // time after the target, and the last finite one counts. Or the gap is too long, but without a finite sample at its
 // end, `before` may be held.
 template <class Real>
-__device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& found, u32 before, u32 after,
+__device__ __forceinline__ Choice<Real> choose(const ResampleParams& p, const Bracket& bracket, u32 before, u32 after,
                                                i64 target, bool& is_doubtful) {
-    Pick picked = pick(found, target, p.mode, p.limits);
+    Pick picked = pick(bracket, target, p.mode, p.limits);
     Choice<Real> choice{before, after, (Real)picked.weight};
     if (picked.kind != PICK_BETWEEN) {
         choice.first = picked.kind == PICK_AFTER ? after : before;
         choice.second = choice.first;
-        choice.weight = picked.kind == PICK_INVALID ? (Real)FILL : (Real)SAMPLE;
+        choice.weight = picked.kind == PICK_INVALID ? (Real)FILL_MARKER : (Real)SAMPLE_MARKER;
     }
     bool takes_after = picked.kind == PICK_AFTER || picked.kind == PICK_BETWEEN;
-    bool may_hold = picked.kind == PICK_INVALID && IS_BETWEEN(p.mode) && found.has_before && found.has_after &&
-                    distance(found.before, target) <= p.limits.extrapolate;
-    is_doubtful = (takes_after && found.tied) || may_hold;
+    bool may_hold = picked.kind == PICK_INVALID && IS_INTERPOLATED(p.mode) && bracket.has_before && bracket.has_after &&
+                    distance(bracket.before, target) <= p.limits.extrapolate;
+    is_doubtful = (takes_after && bracket.tied) || may_hold;
     return choice;
 }
 
-// Makes a vector of the value from two samples, or of the fill value. Returns true if the samples that count are finite.
+// Blends two vectors of samples, or takes the sample or the fill value. Returns true if the samples that count are
+// finite.
 template <class T, u32 BYTES, class Real>
-__device__ __forceinline__ bool make_value(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
-                                           Real weight, Vector<BYTES>& result) {
+__device__ __forceinline__ bool blend_vector(const ResampleParams& p, const Vector<BYTES>& a, const Vector<BYTES>& b,
+                                             Real weight, Vector<BYTES>& result) {
     constexpr u32 WORDS = BYTES < 4 ? 1 : BYTES / 4;
-    float watch = 0.0f;
-    blend_words<WORDS>(p.mode, a.words, b.words, weight, result.words, watch, T{});
-    bool is_fill = weight == (Real)FILL;
+    float nan_flag = 0.0f;
+    blend_words<WORDS>(p.mode, a.words, b.words, weight, result.words, nan_flag, T{});
+    bool is_fill = weight == (Real)FILL_MARKER;
     if (weight < 0) {
 #pragma unroll
         for (u32 w = 0; w < WORDS; ++w) {
@@ -285,13 +292,13 @@ __device__ __forceinline__ bool make_value(const ResampleParams& p, const Vector
                                                   : result.words[w];
         }
     }
-    return watch == 0.0f || is_fill;
+    return nan_flag == 0.0f || is_fill;
 }
 
-// Computes the doubtful targets of a tile again: for each, a warp calls `redo` with its index in the tile. All threads
-// of the block call this.
-template <class Redo>
-__device__ __forceinline__ void redo_doubtful(const Doubts& doubts, bool is_doubtful, const Redo& redo) {
+// Computes the doubtful targets of a tile again: for each, a warp calls `recompute` with its index in the tile. All
+// threads of the block call this.
+template <class Recompute>
+__device__ __forceinline__ void recompute_doubtful(const Doubts& doubts, bool is_doubtful, const Recompute& recompute) {
     if (!__syncthreads_or(is_doubtful)) {
         return;
     }
@@ -300,7 +307,7 @@ __device__ __forceinline__ void redo_doubtful(const Doubts& doubts, bool is_doub
         u32 mask = doubts.targets[i];
         for (u32 turn = 0; mask != 0; mask &= mask - 1, ++turn) {
             if (turn % (BLOCK / 32) == threadIdx.x / 32) {
-                redo(i * 32 + (u32)__ffs((int)mask) - 1);
+                recompute(i * 32 + (u32)__ffs((int)mask) - 1);
             }
         }
     }
@@ -316,8 +323,8 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     __shared__ Choice<Real> choices[BLOCK];
     __shared__ Doubts doubts;
 
-    ResampleTile tile = own_tile(p);
-    auto redo = [&](u32 target) { redo_target<T>(p, tile, tile.target + target); };
+    ResampleTile tile = tile_of_block(p);
+    auto recompute = [&](u32 index) { recompute_target<T>(p, tile, tile.target + index); };
     const i64* targets = p.targets + tile.target;
     u32 row_bytes = p.dim * (u32)sizeof(T);
     const u8* values = (const u8*)p.values + tile.sample * row_bytes;
@@ -335,46 +342,46 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
     bool has_samples = tile.samples > 0, is_direct = total <= BLOCK;
 
     Times times{p.times + tile.sample, tile.samples, 0, ~0u};
-    u32 own = is_direct ? row : threadIdx.x;
-    bool has_target = own < tile.targets;
-    i64 target = has_target ? __ldg(targets + own) : 0;
+    u32 own_target = is_direct ? row : threadIdx.x;
+    bool has_target = own_target < tile.targets;
+    i64 target = has_target ? __ldg(targets + own_target) : 0;
     if (threadIdx.x < BLOCK / 32) {
         doubts.targets[threadIdx.x] = 0;
     }
     Slice slice = stage_times(times, __ldg(targets), __ldg(targets + tile.targets - 1), staged);
     bool is_doubtful = false;
     if (has_target) {
-        Bracket found = find_bracket(times, slice, staged, target);
-        u32 before = max(found.until, 1u) - 1;
-        u32 after = min(found.until, max(tile.samples, 1u) - 1);
+        Bracket bracket = find_bracket(times, slice, staged, target);
+        u32 before = max(bracket.until, 1u) - 1;
+        u32 after = min(bracket.until, max(tile.samples, 1u) - 1);
         Vector<BYTES> a{}, b{};
         if (is_direct && has_samples) {
             a.load(values + (u64)before * row_bytes + vector * BYTES);
             b.load(values + (u64)after * row_bytes + vector * BYTES);
         }
-        Choice<Real> choice = choose<Real>(p, found, before, after, target, is_doubtful);
+        Choice<Real> choice = choose<Real>(p, bracket, before, after, target, is_doubtful);
         if (!is_direct || vector == 0) {
-            p.valid[tile.target + own] = choice.weight != (Real)FILL;
+            p.valid[tile.target + own_target] = choice.weight != (Real)FILL_MARKER;
         }
         if (is_direct) {
             bool from_before = choice.first == before, to_after = choice.second == after;
-            Vector<BYTES> result, other = b;
+            Vector<BYTES> result, loaded_b = b;
 #pragma unroll
             for (u32 w = 0; w < sizeof a.words / sizeof a.words[0]; ++w) {
                 b.words[w] = to_after ? b.words[w] : a.words[w];
-                a.words[w] = from_before ? a.words[w] : other.words[w];
+                a.words[w] = from_before ? a.words[w] : loaded_b.words[w];
             }
-            is_doubtful |= !make_value<T>(p, a, b, choice.weight, result);
+            is_doubtful |= !blend_vector<T>(p, a, b, choice.weight, result);
             result.store(out + (u64)threadIdx.x * BYTES);
         } else {
-            choices[own] = choice;
+            choices[own_target] = choice;
         }
         if (is_doubtful) {
-            doubts.add(own);
+            doubts.add(own_target);
         }
     }
     if (is_direct) {
-        return redo_doubtful(doubts, is_doubtful, redo);
+        return recompute_doubtful(doubts, is_doubtful, recompute);
     }
     __syncthreads();
     u32 last_row = tile.targets - 1;
@@ -402,7 +409,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
 #pragma unroll
         for (u32 i = 0; i < UNROLL; ++i) {
             Vector<BYTES> result;
-            if (!make_value<T>(p, a[i], b[i], weights[i], result)) {
+            if (!blend_vector<T>(p, a[i], b[i], weights[i], result)) {
                 is_doubtful = true;
                 doubts.add(rows[i]);
             }
@@ -411,7 +418,7 @@ template <class T, u32 BYTES, u32 UNROLL> __device__ __forceinline__ void resamp
             }
         }
     }
-    redo_doubtful(doubts, is_doubtful, redo);
+    recompute_doubtful(doubts, is_doubtful, recompute);
 }
 
 // The most vectors in all samples of a short trajectory, which has fewer samples than a block has threads.
@@ -434,15 +441,15 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
     u32 vectors = p.row_samples * p.row_vectors;
     const u8* values = (const u8*)p.values + first_sample * p.row_vectors * BYTES;
 
-    i64 time = threadIdx.x < p.row_samples ? __ldg(p.times + first_sample + threadIdx.x) : LATEST;
+    i64 time = threadIdx.x < p.row_samples ? __ldg(p.times + first_sample + threadIdx.x) : PADDING_TIME;
     i64 target = has_target ? __ldg(p.targets + first_target + row) : 0;
-    Vector<BYTES> some[SHORT_VECTORS / BLOCK];
+    Vector<BYTES> loaded[SHORT_VECTORS / BLOCK];
 #pragma unroll
     for (u32 k = 0; k < SHORT_VECTORS / BLOCK; ++k) {
         u32 at = threadIdx.x + k * BLOCK;
-        some[k] = Vector<BYTES>{};
+        loaded[k] = Vector<BYTES>{};
         if (at < vectors) {
-            some[k].load(values + at * BYTES);
+            loaded[k].load(values + at * BYTES);
         }
     }
     if (threadIdx.x < BLOCK / 32) {
@@ -451,7 +458,7 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
     times[threadIdx.x] = time;
 #pragma unroll
     for (u32 k = 0; k < SHORT_VECTORS / BLOCK; ++k) {
-        samples[threadIdx.x + k * BLOCK] = some[k];
+        samples[threadIdx.x + k * BLOCK] = loaded[k];
     }
     __syncthreads();
 
@@ -461,26 +468,26 @@ template <class T, u32 BYTES> __device__ __forceinline__ void resample_short(con
         u32 until = times[63] <= target ? 64 : 0;
 #pragma unroll
         for (u32 step = 16; step > 0; step /= 4) {
-            until += step * runs_passed(times + until + step - 1, step, target);
+            until += step * pivots_at_or_before(times + until + step - 1, step, target);
         }
-        Bracket found = bracket_at([&](u32 i) { return times[i]; }, min(until, p.row_samples), p.row_samples);
-        u32 before = max(found.until, 1u) - 1;
-        u32 after = min(found.until, max(p.row_samples, 1u) - 1);
-        Choice<Real> choice = choose<Real>(p, found, before, after, target, is_doubtful);
+        Bracket bracket = make_bracket([&](u32 i) { return times[i]; }, min(until, p.row_samples), p.row_samples);
+        u32 before = max(bracket.until, 1u) - 1;
+        u32 after = min(bracket.until, max(p.row_samples, 1u) - 1);
+        Choice<Real> choice = choose<Real>(p, bracket, before, after, target, is_doubtful);
         Vector<BYTES> result;
         const Vector<BYTES>& a = samples[choice.first * p.row_vectors + vector];
         const Vector<BYTES>& b = samples[choice.second * p.row_vectors + vector];
-        is_doubtful |= !make_value<T>(p, a, b, choice.weight, result);
+        is_doubtful |= !blend_vector<T>(p, a, b, choice.weight, result);
         result.store((u8*)p.out + ((first_target + row) * p.row_vectors + vector) * BYTES);
         if (vector == 0) {
-            p.valid[first_target + row] = choice.weight != (Real)FILL;
+            p.valid[first_target + row] = choice.weight != (Real)FILL_MARKER;
         }
         if (is_doubtful) {
             doubts.add(row);
         }
     }
     ResampleTile tile{first_sample, first_target, p.row_samples, p.tile_targets};
-    redo_doubtful(doubts, is_doubtful, [&](u32 target) { redo_target<T>(p, tile, tile.target + target); });
+    recompute_doubtful(doubts, is_doubtful, [&](u32 index) { recompute_target<T>(p, tile, tile.target + index); });
 }
 
 #define RESAMPLE(name, type, bytes)                                                                                    \
@@ -522,27 +529,28 @@ struct ResampleCountParams {
     u32 lanes;
 };
 
-// Counts the samples that are not finite, for `dropped_nonfinite`. Several lanes of a warp share a sample.
+// Counts the samples that are not finite, for `ResampleCounters::dropped_nonfinite`. Several lanes of a warp share a
+// sample.
 template <class T> __device__ __forceinline__ void count_nonfinite(const ResampleCountParams& p) {
     const T* values = (const T*)p.values;
     u32 lane = threadIdx.x % 32;
-    u32 at_once = 32 / p.lanes;
-    u32 own = (0xffffffffu >> (32 - p.lanes)) << (lane & ~(p.lanes - 1));
+    u32 samples_per_warp = 32 / p.lanes;
+    u32 sample_mask = (0xffffffffu >> (32 - p.lanes)) << (lane & ~(p.lanes - 1));
     u64 warp = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    u64 step = (u64)gridDim.x * (blockDim.x / 32) * at_once;
-    u32 found = 0;
-    for (u64 base = warp * at_once; base < p.samples; base += step) {
+    u64 step = (u64)gridDim.x * (blockDim.x / 32) * samples_per_warp;
+    u32 dropped = 0;
+    for (u64 base = warp * samples_per_warp; base < p.samples; base += step) {
         u64 sample = base + lane / p.lanes;
         bool finite = true;
         for (u32 i = lane % p.lanes; sample < p.samples && i < p.dim; i += p.lanes) {
             finite &= is_finite(values[sample * p.dim + i]);
         }
         u32 nonfinite = __ballot_sync(0xffffffff, !finite);
-        bool counts = lane % p.lanes == 0 && (nonfinite & own) != 0;
-        found += (u32)__popc(__ballot_sync(0xffffffff, counts));
+        bool is_dropped = lane % p.lanes == 0 && (nonfinite & sample_mask) != 0;
+        dropped += (u32)__popc(__ballot_sync(0xffffffff, is_dropped));
     }
-    if (lane == 0 && found > 0) {
-        atomicAdd(p.dropped, (u64)found);
+    if (lane == 0 && dropped > 0) {
+        atomicAdd(p.dropped, (u64)dropped);
     }
 }
 

@@ -18,6 +18,7 @@ struct bf16 {
     u16 bits;
 };
 
+// Converts an element of any float type but float64 to float32, which is exact.
 __device__ __forceinline__ float to_f32(float value) { return value; }
 
 __device__ __forceinline__ float to_f32(bf16 value) { return __uint_as_float((u32)value.bits << 16); }
@@ -34,6 +35,7 @@ __device__ __forceinline__ float to_f32(f16 value) {
 #endif
 }
 
+// False for a NaN and for an infinity.
 __device__ __forceinline__ bool is_finite(float value) { return (__float_as_uint(value) & 0x7f800000) != 0x7f800000; }
 
 // Rounds a float32 to the nearest value of type T, ties to even. It must not be a NaN.

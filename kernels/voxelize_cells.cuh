@@ -5,7 +5,7 @@
 constexpr u32 BLOCK = 256;
 // Threads of a block in the kernels that read points first: fewer blocks make fewer atomics on the counters.
 constexpr u32 POINT_BLOCK = 512;
-constexpr u32 ALL = 0xffffffff;
+constexpr u32 ALL_ONES = 0xffffffff;
 
 // Number of copies of a grid's counters, which the host adds up: atomics on neighbouring words wait for each other.
 constexpr u32 COUNTER_SLOTS = 8;
@@ -42,6 +42,7 @@ struct VoxelizePointsParams {
     u32 old_points;
 };
 
+// Clears `clear_quads`, and the bits of the grid before. Called by the first `clearing_blocks` blocks.
 __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
     u32 step = p.clearing_blocks * POINT_BLOCK;
     u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x;
@@ -58,7 +59,8 @@ __device__ __forceinline__ void clear(const VoxelizePointsParams &p) {
     }
 }
 
-// Numbers of a block's points with each fate. `clear` sets them to 0.
+// Numbers of a block's points with each fate. `clear` sets them to 0. `add` counts the points of a warp, all of whose
+// lanes call it.
 struct Tally {
     u32 fates[3];
 
@@ -68,7 +70,7 @@ struct Tally {
 
     __device__ __forceinline__ void add(Fate fate) {
         u32 counts[3];
-        for (u32 each = 0; each < 3; each++) counts[each] = __popc(__ballot_sync(ALL, fate == each));
+        for (u32 each = 0; each < 3; each++) counts[each] = __popc(__ballot_sync(ALL_ONES, fate == each));
         u32 lane = threadIdx.x % 32;
         u32 count = lane == 0 ? counts[0] : lane == 1 ? counts[1] : counts[2];
         if (lane < 3 && count) atomicAdd(&fates[lane], count);
@@ -89,7 +91,8 @@ struct OwnPoint {
     Point point;
 };
 
-template <Form FORM> __device__ __forceinline__ OwnPoint own_point(const Cloud &cloud, u32 block) {
+// Reads the point of this thread. `block` is the index of the block among those that take points.
+template <Form FORM> __device__ __forceinline__ OwnPoint point_of_thread(const Cloud &cloud, u32 block) {
     Range range = range_of(cloud.starts, cloud.points, blockIdx.y);
     OwnPoint own;
     own.i = range.first + block * POINT_BLOCK + threadIdx.x;
@@ -99,39 +102,39 @@ template <Form FORM> __device__ __forceinline__ OwnPoint own_point(const Cloud &
 }
 
 // Sets the bits of the cells of a warp. Consecutive points are often in one word of the bitmap: the first of them sets
-// the bits of all. Adds bits that were not set before to `counts`, the block's counts, unless these are null. For
-// SAVE_FIRST, returns the word before.
+// the bits of all. Adds bits that were not set before to `counts`, the block's counts by superblock, unless these are
+// null. For SAVE_FIRST, returns the word before.
 __device__ __forceinline__ u32 set_bits(const VoxelizePointsParams &p, u32 *counts, bool is_kept_point, u32 cell) {
     u32 lane = threadIdx.x % 32;
     u32 word = is_kept_point ? cell / 32 : NO_CELL, bits = is_kept_point ? 1u << (cell % 32) : 0;
-    u32 left = __shfl_up_sync(ALL, word, 1);
+    u32 left = __shfl_up_sync(ALL_ONES, word, 1);
     bool is_first = lane == 0 || left != word;
-    u32 breaks = __ballot_sync(ALL, is_first);
-    if (breaks != ALL) {
+    u32 first_lanes = __ballot_sync(ALL_ONES, is_first);
+    if (first_lanes != ALL_ONES) {
         // `end` is the lane after the last point in this word.
-        u32 after = breaks & ~((2u << lane) - 1), end = after ? __ffs(after) - 1 : 32;
+        u32 after = first_lanes & ~((2u << lane) - 1), end = after ? __ffs(after) - 1 : 32;
         for (u32 step = 1; step < 32; step <<= 1) {
-            u32 more = __shfl_down_sync(ALL, bits, step);
-            if (lane + step < end) bits |= more;
+            u32 from_right = __shfl_down_sync(ALL_ONES, bits, step);
+            if (lane + step < end) bits |= from_right;
         }
     }
     is_first = is_first && is_kept_point;
-    u32 *at = p.words + (u64)blockIdx.y * p.words_per_grid + word;
+    u32 *address = p.words + (u64)blockIdx.y * p.words_per_grid + word;
     if (!counts && p.save != SAVE_FIRST) {
-        if (is_first) atomicOr(at, bits);
+        if (is_first) atomicOr(address, bits);
         return 0;
     }
-    u32 before = is_first ? atomicOr(at, bits) : 0;
-    u32 added = __popc(bits & ~before);
+    u32 old_word = is_first ? atomicOr(address, bits) : 0;
+    u32 added = __popc(bits & ~old_word);
     if (counts && is_first && added) atomicAdd(&counts[word >> p.superblock_shift], added);
     if (p.save != SAVE_FIRST) return 0;
-    return __shfl_sync(ALL, before, 31 - __clz(breaks & ((2u << lane) - 1)));
+    return __shfl_sync(ALL_ONES, old_word, 31 - __clz(first_lanes & ((2u << lane) - 1)));
 }
 
-// Finds the cells of points, as the first pass of `Voxelizer`: sets a bit for each cell, counts the points by their
+// Finds the cells of points, as the first pass of `CpuVoxelizer`: sets a bit for each cell, counts the points by their
 // fate, and saves their cells. A block takes POINT_BLOCK points of cloud blockIdx.y; the first blocks clear the other
 // state.
-template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePointsParams &p) {
+template <Form FORM> __device__ __forceinline__ void mark_cells(const VoxelizePointsParams &p) {
     if (blockIdx.x < p.clearing_blocks) return clear(p);
     __shared__ Tally tally;
     // Counts are summed in the block first: many cells of a cloud are in few superblocks, whose atomics would wait for
@@ -141,16 +144,16 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
     if (p.counts) {
         for (u32 i = threadIdx.x; i < p.superblocks; i += POINT_BLOCK) counts[i] = 0;
     }
-    OwnPoint own = own_point<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
+    OwnPoint own = point_of_thread<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
     __syncthreads();
     u32 cell = NO_CELL;
-    Fate fate = own.is_point ? locate(p.cloud, move(p.cloud, own.point), cell) : NO_POINT;
+    Fate fate = own.is_point ? locate(p.cloud, transform_point(p.cloud, own.point), cell) : NO_POINT;
     u32 before = set_bits(p, p.counts ? counts : nullptr, fate == KEPT, cell);
     u32 saved = fate == KEPT ? cell : NO_CELL;
     if (p.save == SAVE_FIRST) {
         // A group's cell may be saved more than once, which only costs time.
         u32 size = p.group == 0xffff ? 16 : p.group == 0xff ? 8 : 1;
-        u32 left = __shfl_up_sync(ALL, saved, 1);
+        u32 left = __shfl_up_sync(ALL_ONES, saved, 1);
         bool is_first = threadIdx.x % 32 == 0 || left == NO_CELL || left / size != cell / size;
         if (!is_first || before & p.group << (cell % 32 & ~(size - 1))) saved = NO_CELL;
     }
@@ -164,9 +167,9 @@ template <Form FORM> __device__ __forceinline__ void add_points(const VoxelizePo
     }
 }
 
-KERNEL_OF_FORM(voxelize_points, VoxelizePointsParams, POINT_BLOCK, add_points, ANY)
-KERNEL_OF_FORM(voxelize_points_packed3, VoxelizePointsParams, POINT_BLOCK, add_points, PACKED3)
-KERNEL_OF_FORM(voxelize_points_packed4, VoxelizePointsParams, POINT_BLOCK, add_points, PACKED4)
+KERNEL_OF_FORM(voxelize_points, VoxelizePointsParams, POINT_BLOCK, mark_cells, ANY)
+KERNEL_OF_FORM(voxelize_points_packed3, VoxelizePointsParams, POINT_BLOCK, mark_cells, PACKED3)
+KERNEL_OF_FORM(voxelize_points_packed4, VoxelizePointsParams, POINT_BLOCK, mark_cells, PACKED4)
 
 struct VoxelizeCellsParams {
     Cloud cloud;
@@ -192,6 +195,7 @@ struct VoxelizeCellsParams {
     u32 unused;
 };
 
+// Writes the bits `value` to element i, of 2 or 4 bytes.
 __device__ __forceinline__ void store(u8 *out, u64 i, u32 element_bytes, u32 value) {
     if (element_bytes == 4) {
         ((u32 *)out)[i] = value;
@@ -205,7 +209,7 @@ __device__ __forceinline__ void store(u8 *out, u64 i, u32 element_bytes, u32 val
 __device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
     u64 base = blockIdx.y * p.out_elements;
     u32 thread = blockIdx.x * POINT_BLOCK + threadIdx.x, step = p.clearing_blocks * POINT_BLOCK;
-    u32 half = 16 / p.element_bytes;
+    u32 cells_per_quad = 16 / p.element_bytes;
     Range old = range_of(p.old_starts, p.old_points, blockIdx.y);
     for (u32 i = old.first + thread / 2; i < old.end; i += step) {
         // Both loads are in flight before the first is waited for.
@@ -217,7 +221,7 @@ __device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
             if (p.is_split) {
                 store(p.old_out, base + cell, p.element_bytes, 0);
             } else {
-                cell = (cell & ~(2 * half - 1)) + thread % 2 * half;
+                cell = (cell & ~(2 * cells_per_quad - 1)) + thread % 2 * cells_per_quad;
                 *(Quad *)(p.old_out + (base + cell) * p.element_bytes) = Quad{0, 0, 0, 0};
             }
         }
@@ -227,18 +231,18 @@ __device__ __forceinline__ void clear_cells(const VoxelizeCellsParams &p) {
     }
 }
 
-// Writes the dense occupancy as `Voxelizer::write_dense`, in one launch. Of two outputs, one is written while the grid
-// before is cleared from the other. A block takes POINT_BLOCK points of cloud blockIdx.y.
-template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCellsParams &p) {
+// Writes the dense occupancy as `CpuVoxelizer::write_dense`, in one launch. Of two outputs, one is written while the
+// grid before is cleared from the other. A block takes POINT_BLOCK points of cloud blockIdx.y.
+template <Form FORM> __device__ __forceinline__ void write_occupancy(const VoxelizeCellsParams &p) {
     if (blockIdx.x < p.clearing_blocks) return clear_cells(p);
     __shared__ Tally tally;
     tally.clear();
-    OwnPoint own = own_point<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
+    OwnPoint own = point_of_thread<FORM>(p.cloud, blockIdx.x - p.clearing_blocks);
     __syncthreads();
     u32 cell = NO_CELL;
-    Fate fate = own.is_point ? locate(p.cloud, move(p.cloud, own.point), cell) : NO_POINT;
+    Fate fate = own.is_point ? locate(p.cloud, transform_point(p.cloud, own.point), cell) : NO_POINT;
     if (fate != KEPT) cell = NO_CELL;
-    u32 left = __shfl_up_sync(ALL, cell, 1);
+    u32 left = __shfl_up_sync(ALL_ONES, cell, 1);
     if (threadIdx.x % 32 == 0) left = NO_CELL;
     if (cell != NO_CELL && cell != left) store(p.out, blockIdx.y * p.out_elements + cell, p.element_bytes, p.one);
     u32 size = p.is_split ? 1 : 32 / p.element_bytes;
@@ -248,8 +252,8 @@ template <Form FORM> __device__ __forceinline__ void set_cells(const VoxelizeCel
     tally.add_to(p.counters);
 }
 
-KERNEL_OF_FORM(voxelize_cells, VoxelizeCellsParams, POINT_BLOCK, set_cells, ANY)
-KERNEL_OF_FORM(voxelize_cells_packed3, VoxelizeCellsParams, POINT_BLOCK, set_cells, PACKED3)
+KERNEL_OF_FORM(voxelize_cells, VoxelizeCellsParams, POINT_BLOCK, write_occupancy, ANY)
+KERNEL_OF_FORM(voxelize_cells_packed3, VoxelizeCellsParams, POINT_BLOCK, write_occupancy, PACKED3)
 
 // Expands the bits from bit 0 on to 16 bytes of a dense occupancy.
 __device__ __forceinline__ Quad expand(u32 bits, u32 one, u32 element_bytes) {
@@ -285,7 +289,7 @@ struct VoxelizeSectorsParams {
     u32 is_split;
 };
 
-// Writes the dense occupancy of grid blockIdx.y as `Voxelizer::write_dense`, over the grid before. Two threads write
+// Writes the dense occupancy of grid blockIdx.y as `CpuVoxelizer::write_dense`, over the grid before. Two threads write
 // the whole 32 bytes around each cell of either grid, so that the memory need not read the rest of these bytes first.
 // The values depend on this grid alone, so the order of the writes does not matter.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __grid_constant__ VoxelizeSectorsParams p) {
@@ -297,8 +301,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sectors(const __gri
     u32 cell = i < count ? p.cells[range.first + i] : p.old_cells[old.first + (i - count)];
     if (cell == NO_CELL) return;
     // 4 or 8 cells are 16 bytes.
-    u32 half = 16 / p.element_bytes;
-    if (!p.is_split) cell = (cell & ~(2 * half - 1)) + threadIdx.x % 2 * half;
+    u32 cells_per_quad = 16 / p.element_bytes;
+    if (!p.is_split) cell = (cell & ~(2 * cells_per_quad - 1)) + threadIdx.x % 2 * cells_per_quad;
     u32 bits = p.words[(u64)blockIdx.y * p.words_per_grid + cell / 32] >> (cell % 32);
     u8 *out = p.out + (blockIdx.y * p.out_elements + cell) * p.element_bytes;
     if (p.is_split) {

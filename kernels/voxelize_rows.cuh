@@ -9,7 +9,7 @@ constexpr u32 RANK_BLOCK = 512;
 template <u32 THREADS> __device__ __forceinline__ u32 block_sum(u32 value) {
     constexpr u32 WARPS = THREADS / 32;
     __shared__ u32 sums[WARPS];
-    for (u32 step = 16; step; step >>= 1) value += __shfl_xor_sync(ALL, value, step);
+    for (u32 step = 16; step; step >>= 1) value += __shfl_xor_sync(ALL_ONES, value, step);
     __syncthreads();
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
     __syncthreads();
@@ -18,13 +18,14 @@ template <u32 THREADS> __device__ __forceinline__ u32 block_sum(u32 value) {
     return total;
 }
 
-// Returns the sum of `value` over the threads before this one. `total` becomes the sum over all THREADS threads.
-template <u32 THREADS> __device__ __forceinline__ u32 block_prefix(u32 value, u32 &total) {
+// Returns the exclusive prefix sum of `value`: over the threads before this one. `total` becomes the sum over all
+// THREADS threads.
+template <u32 THREADS> __device__ __forceinline__ u32 block_exclusive_scan(u32 value, u32 &total) {
     constexpr u32 WARPS = THREADS / 32;
     __shared__ u32 sums[WARPS];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
     for (u32 step = 1; step < 32; step <<= 1) {
-        u32 below = __shfl_up_sync(ALL, inclusive, step);
+        u32 below = __shfl_up_sync(ALL_ONES, inclusive, step);
         if (lane >= step) inclusive += below;
     }
     __syncthreads();
@@ -56,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_c
         const u32 *counts = p.counts + (u64)grid * p.superblocks;
         u64 cells = 0;
         for (u32 i = lane; i < p.superblocks; i += 32) cells += counts[i];
-        for (u32 step = 16; step; step >>= 1) cells += __shfl_xor_sync(ALL, cells, step);
+        for (u32 step = 16; step; step >>= 1) cells += __shfl_xor_sync(ALL_ONES, cells, step);
         if (lane == 0) p.rows[grid + 1] = cells < p.limit ? (u32)cells : p.limit;
     }
     __syncthreads();
@@ -64,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_rows(const __grid_c
     for (u32 from = 0; from < p.grids; from += BLOCK) {
         u32 grid = from + threadIdx.x, total;
         u32 rows = grid < p.grids ? p.rows[grid + 1] : 0;
-        u32 prefix = block_prefix<BLOCK>(rows, total);
+        u32 prefix = block_exclusive_scan<BLOCK>(rows, total);
         if (grid < p.grids) p.rows[grid + 1] = before + prefix + rows;
         before += total;
     }
@@ -97,8 +98,8 @@ struct VoxelizeRankParams {
     u64 planes;
 };
 
-// Returns the place of the n-th bit that is set, n from 0.
-__device__ __forceinline__ u32 nth_bit(u32 word, u32 n) {
+// Returns the place of the n-th bit that is set, n from 0: the `select` of a bitmap, the inverse of its `rank`.
+__device__ __forceinline__ u32 select_bit(u32 word, u32 n) {
     u32 place = 0;
     for (u32 step = 16; step; step >>= 1) {
         u32 below = __popc(word >> place & ((1u << step) - 1));
@@ -120,14 +121,14 @@ extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __g
     u32 superblock = blockIdx.x << p.superblock_shift;
     const Pair *words = (const Pair *)(p.words + (u64)blockIdx.y * p.words_per_grid + superblock);
     Pair pair = words[threadIdx.x];
-    u32 own = counts[blockIdx.x], before = 0, after = 0;
+    u32 own_cells = counts[blockIdx.x], before = 0, remaining = 0;
     for (u32 i = threadIdx.x; i < p.superblocks; i += RANK_BLOCK) {
         u32 count = counts[i];
         before += i < blockIdx.x ? count : 0;
-        after += i < blockIdx.x ? 0 : count;
+        remaining += i < blockIdx.x ? 0 : count;
     }
     before = block_sum<RANK_BLOCK>(before);
-    u32 rows = before + block_sum<RANK_BLOCK>(after);
+    u32 rows = before + block_sum<RANK_BLOCK>(remaining);
     if (rows > p.limit) rows = p.limit;
     bool is_single = gridDim.y == 1;
     if (is_single && blockIdx.x == 0 && threadIdx.x == 0) p.rows[1] = rows;
@@ -139,37 +140,37 @@ extern "C" __global__ void __launch_bounds__(RANK_BLOCK) voxelize_rank(const __g
     for (u32 i = threadIdx.x; i < count * p.stride; i += RANK_BLOCK) sums[i] = 0;
     for (u32 extreme = 0; extreme < p.extremes; extreme++) {
         i32 *keys = p.keys + extreme * p.key_rows + base + first;
-        i32 least = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
-        for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) keys[i] = least;
+        i32 identity = p.greatest >> extreme & 1 ? (i32)0x80000000 : 0x7fffffff;
+        for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) keys[i] = identity;
     }
     for (u32 plane = 0; plane < p.planes; plane++) {
         u64 *exceptions = p.exceptions + plane * p.key_rows + base + first;
         for (u32 i = threadIdx.x; i < count; i += RANK_BLOCK) exceptions[i] = 0;
     }
-    if (!own) return;
+    if (!own_cells) return;
     for (u32 from = 0; from < 1u << (p.superblock_shift - 1); from += RANK_BLOCK) {
         u32 at = from + threadIdx.x, total;
         if (from) pair = words[at];
-        u32 rank = before + block_prefix<RANK_BLOCK>(__popc(pair.x) + __popc(pair.y), total);
+        u32 rank = before + block_exclusive_scan<RANK_BLOCK>(__popc(pair.x) + __popc(pair.y), total);
         if (at % 2 == 0) p.ranks[((u64)blockIdx.y * p.words_per_grid + superblock) / 4 + at / 2] = rank;
         ranks[threadIdx.x] = rank;
         pairs[threadIdx.x] = pair;
         __syncthreads();
         u32 end = !p.order ? 0 : before + total < p.limit ? before + total : p.limit;
-        for (u32 number = before + threadIdx.x; number < end; number += RANK_BLOCK) {
+        for (u32 wanted_rank = before + threadIdx.x; wanted_rank < end; wanted_rank += RANK_BLOCK) {
             u32 place = 0;
             for (u32 step = RANK_BLOCK / 2; step; step >>= 1) {
-                if (ranks[place + step] <= number) place += step;
+                if (ranks[place + step] <= wanted_rank) place += step;
             }
-            u32 bit = number - ranks[place], word = pairs[place].x, below = __popc(word);
+            u32 bit = wanted_rank - ranks[place], word = pairs[place].x, below = __popc(word);
             u32 cell = (superblock + 2 * (from + place)) * 32;
             if (bit >= below) {
                 bit -= below;
                 word = pairs[place].y;
                 cell += 32;
             }
-            cell += nth_bit(word, bit);
-            p.order[base + number] = cell;
+            cell += select_bit(word, bit);
+            p.order[base + wanted_rank] = cell;
         }
         before += total;
     }
@@ -215,8 +216,8 @@ struct VoxelizeSumsParams {
     Column fields[MAX_FIELDS];
 };
 
-// Finds the row of a cell in the grid. A row of `limit` or more is past max_voxels.
-__device__ __forceinline__ u32 find(const VoxelizeSumsParams &p, u32 cell) {
+// Finds the row of a cell in the grid, as `kernels::find`. A row of `limit` or more is past max_voxels.
+__device__ __forceinline__ u32 row_of_cell(const VoxelizeSumsParams &p, u32 cell) {
     u64 group = (u64)blockIdx.y * (p.words_per_grid / 4) + cell / 128;
     Quad quad = ((const Quad *)p.words)[group];
     u32 rank = p.ranks[group], bit = cell % 128;
@@ -229,8 +230,8 @@ __device__ __forceinline__ u32 find(const VoxelizeSumsParams &p, u32 cell) {
 }
 
 // Counts the points of a warp that are past max_voxels.
-__device__ __forceinline__ void count_overflow(const VoxelizeSumsParams &p, bool is_over) {
-    u32 over = __popc(__ballot_sync(ALL, is_over));
+__device__ __forceinline__ void count_over_limit(const VoxelizeSumsParams &p, bool is_over) {
+    u32 over = __popc(__ballot_sync(ALL_ONES, is_over));
     if (over && threadIdx.x % 32 == 0) atomicAdd(p.counters + blockIdx.y * COUNTER_SLOTS * 4 + 3, (u64)over);
 }
 
@@ -249,7 +250,7 @@ __device__ __forceinline__ u32 unusable_fields(const VoxelizeSumsParams &p, u32 
 // Counts the unusable values of a warp.
 __device__ __forceinline__ void count_unusable(const VoxelizeSumsParams &p, u32 fields) {
     for (u32 field = 0; field < p.cloud.field_count; field++) {
-        u32 count = __popc(__ballot_sync(ALL, fields >> field & 1));
+        u32 count = __popc(__ballot_sync(ALL_ONES, fields >> field & 1));
         if (count && threadIdx.x % 32 == 0) {
             atomicAdd(p.unusable + (u64)blockIdx.y * p.cloud.field_count + field, (u64)count);
         }
@@ -258,16 +259,16 @@ __device__ __forceinline__ void count_unusable(const VoxelizeSumsParams &p, u32 
 
 // Adds a scaled value of a field to a sum of a row. Returns true if the sum can't take the value as it is.
 __device__ __forceinline__ bool add_field(const VoxelizeSumsParams &p, u32 sum, u32 row, double value) {
-    u64 *at = p.sums + (u64)row * p.stride + 1 + sum;
+    u64 *low = p.sums + (u64)row * p.stride + 1 + sum;
     if (fabs(value) <= SMALL) {
-        atomicAdd(at, (u64)round_to_integer(value));
+        atomicAdd(low, (u64)round_to_integer(value));
         return false;
     }
     u64 *high = p.exceptions + (u64)(sum - p.axis_sums) * 2 * p.key_rows + row;
     if (fabs(value) <= LARGE) {
         i64 integer = round_large(value);
         atomicAdd(high, (u64)(integer >> LOW_BITS));
-        atomicAdd(at, (u64)integer & ((1ull << LOW_BITS) - 1));
+        atomicAdd(low, (u64)integer & ((1ull << LOW_BITS) - 1));
     } else {
         atomicAdd(high + p.key_rows, 1ull);
     }
@@ -283,16 +284,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_c
     u32 i = range.first + blockIdx.x * BLOCK + threadIdx.x;
     u32 cell = i < range.end ? p.cells[i] : NO_CELL;
     bool is_kept_point = i < range.end && is_kept<ANY>(p.cloud, p.is_whole, i, cell);
-    u32 row = is_kept_point ? find(p, cell) : 0;
+    u32 row = is_kept_point ? row_of_cell(p, cell) : 0;
     bool is_over = is_kept_point && row >= p.limit;
-    count_overflow(p, is_over);
+    count_over_limit(p, is_over);
     bool is_used = is_kept_point && !is_over;
     u32 unusable = is_used ? unusable_fields(p, i) : 0;
-    if (__ballot_sync(ALL, unusable != 0)) count_unusable(p, unusable);
+    if (__ballot_sync(ALL_ONES, unusable != 0)) count_unusable(p, unusable);
     if (!is_used) return;
     if (p.rows) row += p.rows[blockIdx.y];
     p.order[row] = cell;
-    Point point = move(p.cloud, read_point<ANY>(p.cloud, i));
+    Point point = transform_point(p.cloud, read_point<ANY>(p.cloud, i));
     u64 *sums = p.sums + (u64)row * p.stride;
     u64 count = 1;
     for (u32 sum = 0; sum + 1 < p.stride; sum++) {
@@ -322,9 +323,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_sums(const __grid_c
     }
 }
 
-// Swaps a value with the lane whose number differs in `bit`.
-__device__ __forceinline__ u64 swap_lanes(u64 value, u32 bit) {
-    u32 low = __shfl_xor_sync(ALL, (u32)value, bit), high = __shfl_xor_sync(ALL, (u32)(value >> 32), bit);
+// Exchanges a value with the lane whose number differs in `bit`: a shuffle of 64 bits.
+__device__ __forceinline__ u64 shuffle_xor(u64 value, u32 bit) {
+    u32 low = __shfl_xor_sync(ALL_ONES, (u32)value, bit), high = __shfl_xor_sync(ALL_ONES, (u32)(value >> 32), bit);
     return (u64)high << 32 | low;
 }
 
@@ -334,7 +335,7 @@ __device__ __forceinline__ void transpose(u64 values[4]) {
         bool upper = threadIdx.x & bit;
         for (u32 i = 0; i < 4; i++) {
             if (i & bit) continue;
-            u64 other = swap_lanes(upper ? values[i] : values[i | bit], bit);
+            u64 other = shuffle_xor(upper ? values[i] : values[i | bit], bit);
             if (upper) {
                 values[i] = other;
             } else {
@@ -360,21 +361,21 @@ template <Form FORM> __device__ __forceinline__ void add_sums_xyz(const Voxelize
     u32 row = NO_CELL;
     bool is_over = false;
     if (is_kept_point) {
-        u32 rank = find(p, cell);
+        u32 rank = row_of_cell(p, cell);
         is_over = rank >= p.limit;
         if (!is_over) row = rank + (p.rows ? p.rows[blockIdx.y] : 0);
-        point = move(p.cloud, point);
+        point = transform_point(p.cloud, point);
         for (u32 axis = 0; axis < 3; axis++) {
             values[1 + axis] = (u64)round_to_integer((double)point.xyz[axis] * p.scales[axis]);
         }
     }
-    if (p.limit != ALL) count_overflow(p, is_over);
-    u32 left = __shfl_up_sync(ALL, row, 1);
+    if (p.limit != ALL_ONES) count_over_limit(p, is_over);
+    u32 left = __shfl_up_sync(ALL_ONES, row, 1);
     // Consecutive points are often in one cell, which the first of them writes.
     if (row != NO_CELL && (threadIdx.x % 32 == 0 || left != row)) p.order[row] = cell;
     transpose(values);
     u32 rows[4];
-    for (u32 k = 0; k < 4; k++) rows[k] = __shfl_sync(ALL, row, (threadIdx.x & 28) + k);
+    for (u32 k = 0; k < 4; k++) rows[k] = __shfl_sync(ALL_ONES, row, (threadIdx.x & 28) + k);
     u64 sum = 0;
     for (u32 k = 0; k < 4; k++) {
         sum += values[k];
@@ -430,6 +431,7 @@ __device__ __forceinline__ float extreme_of(const Channels &channels, u32 place,
     return is_finite(value) ? value : 0.0f;
 }
 
+// Computes a channel of a row's cell, as `Output::write` of crates/ops/src/voxelize/channel.rs.
 __device__ __forceinline__ float value_of(const Channels &channels, u32 channel, u32 row) {
     u32 place = channels.places[channel];
     const u64 *sums = channels.sums + (u64)row * channels.stride;
@@ -453,21 +455,21 @@ struct VoxelizeFeaturesParams {
     u32 nz;
 };
 
-// Writes the channels and the coordinates of each occupied cell, as `Voxelizer::write_coo` and `kernels::coordinates`.
-// A thread takes a channel of a row, or a coordinate.
+// Writes the channels and the coordinates of each occupied cell, as `CpuVoxelizer::write_coo` and
+// `kernels::coordinates`. A thread takes a channel of a row, or a coordinate.
 extern "C" __global__ void __launch_bounds__(BLOCK) voxelize_features(const __grid_constant__ VoxelizeFeaturesParams p) {
     wait_for_previous();
-    u64 features = (u64)*p.rows * p.channels.count, all = features + (p.coords ? (u64)*p.rows * 3 : 0);
-    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < all; i += (u64)gridDim.x * BLOCK) {
+    u64 features = (u64)*p.rows * p.channels.count, total = features + (p.coords ? (u64)*p.rows * 3 : 0);
+    for (u64 i = (u64)blockIdx.x * BLOCK + threadIdx.x; i < total; i += (u64)gridDim.x * BLOCK) {
         bool is_feature = i < features;
         u64 at = is_feature ? i : i - features;
         u32 width = is_feature ? p.channels.count : 3;
-        u32 row = at <= ALL ? (u32)at / width : (u32)(at / width), column = (u32)(at - (u64)row * width);
+        u32 row = at <= ALL_ONES ? (u32)at / width : (u32)(at / width), column = (u32)(at - (u64)row * width);
         if (is_feature) {
             p.out[at] = value_of(p.channels, column, row);
         } else {
-            u32 cell = p.order[row], beam = cell / p.nz;
-            u32 value = column == 2 ? cell - beam * p.nz : column == 0 ? beam / p.ny : beam % p.ny;
+            u32 cell = p.order[row], xy_cell = cell / p.nz;
+            u32 value = column == 2 ? cell - xy_cell * p.nz : column == 0 ? xy_cell / p.ny : xy_cell % p.ny;
             p.coords[at] = (i32)value;
         }
     }
@@ -491,31 +493,31 @@ struct VoxelizeScatterParams {
 };
 
 // Returns the greatest finite value of a type.
-template <class T> __device__ __forceinline__ float greatest() { return __uint_as_float(0x7f7fffff); }
-template <> __device__ __forceinline__ float greatest<f16>() { return 65504.0f; }
-template <> __device__ __forceinline__ float greatest<bf16>() { return __uint_as_float(0x7f7f0000); }
+template <class T> __device__ __forceinline__ float largest_finite() { return __uint_as_float(0x7f7fffff); }
+template <> __device__ __forceinline__ float largest_finite<f16>() { return 65504.0f; }
+template <> __device__ __forceinline__ float largest_finite<bf16>() { return __uint_as_float(0x7f7f0000); }
 
 // Returns the least value that a type rounds to an infinity: half a step past its greatest value.
-template <class T> __device__ __forceinline__ float beyond() { return __uint_as_float(0x7f800000); }
-template <> __device__ __forceinline__ float beyond<f16>() { return 65520.0f; }
-template <> __device__ __forceinline__ float beyond<bf16>() { return __uint_as_float(0x7f7f8000); }
+template <class T> __device__ __forceinline__ float saturation_threshold() { return __uint_as_float(0x7f800000); }
+template <> __device__ __forceinline__ float saturation_threshold<f16>() { return 65520.0f; }
+template <> __device__ __forceinline__ float saturation_threshold<bf16>() { return __uint_as_float(0x7f7f8000); }
 
-// Writes the channels of the occupied cells as `Voxelizer::write_dense`, and 0 in cells that only the grid before
+// Writes the channels of the occupied cells as `CpuVoxelizer::write_dense`, and 0 in cells that only the grid before
 // occupied. Blocks of row y take the cells of grid y.
 template <class T> __device__ __forceinline__ void scatter(const VoxelizeScatterParams &p) {
     T *out = (T *)p.out + blockIdx.y * p.cells * p.channels.count;
     const u32 *words = p.words + (u64)blockIdx.y * p.words_per_grid;
     u32 first = p.rows[blockIdx.y], count = p.rows[blockIdx.y + 1] - first;
-    u32 old = p.old_rows ? p.old_rows[blockIdx.y] : 0;
-    u32 until = p.old_rows ? p.old_rows[blockIdx.y + 1] - old + count : count;
-    for (u32 i = blockIdx.x * BLOCK + threadIdx.x; i < until; i += gridDim.x * BLOCK) {
-        u32 cell = i < count ? p.order[first + i] : p.old_order[old + (i - count)];
+    u32 first_old = p.old_rows ? p.old_rows[blockIdx.y] : 0;
+    u32 end = p.old_rows ? p.old_rows[blockIdx.y + 1] - first_old + count : count;
+    for (u32 i = blockIdx.x * BLOCK + threadIdx.x; i < end; i += gridDim.x * BLOCK) {
+        u32 cell = i < count ? p.order[first + i] : p.old_order[first_old + (i - count)];
         if (i >= count && words[cell / 32] >> (cell % 32) & 1) continue;
         for (u32 channel = 0; channel < p.channels.count; channel++) {
             float value = i < count ? value_of(p.channels, channel, first + i) : 0.0f;
-            if (fabsf(value) >= beyond<T>()) {
+            if (fabsf(value) >= saturation_threshold<T>()) {
                 atomicAdd(p.saturated + blockIdx.y, 1ull);
-                value = value < 0.0f ? -greatest<T>() : greatest<T>();
+                value = value < 0.0f ? -largest_finite<T>() : largest_finite<T>();
             }
             out[channel * p.cells + cell] = from_f32<T>(value);
         }

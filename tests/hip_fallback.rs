@@ -53,12 +53,13 @@ fn amd_alone_must_be_named() {
     }
     let said = resolved(&["emulator-hip"], "auto,hip,hip:0,hip:1,cuda", &[]);
     let expected = [
-        "cpu (auto: no CUDA driver is installed (libcuda.so.1 was not found); hip:0 is there, and must be named)",
+        "cpu (auto: no CUDA driver was found (libcuda.so.1 can't be loaded from the library path; a container needs `--gpus \
+         all` or `--runtime nvidia`); hip:0 is there, and must be named)",
         "hip:0 Emulated GPU (asked for; not verified on a device, see docs/gpu.md)",
         "hip:0 Emulated GPU (asked for; not verified on a device, see docs/gpu.md)",
         "`hip:1` can't be used: there is no device hip:1 (allowed: hip:0 to hip:0) (allowed on any machine: auto, cpu)",
-        "`cuda` can't be used: no CUDA driver is installed (libcuda.so.1 was not found); there is hip:0 (allowed on any \
-         machine: auto, cpu)",
+        "`cuda` can't be used: no CUDA driver was found (libcuda.so.1 can't be loaded from the library path; a container \
+         needs `--gpus all` or `--runtime nvidia`); there is hip:0 (allowed on any machine: auto, cpu)",
     ];
     assert_eq!(said, expected);
 }
@@ -86,11 +87,12 @@ fn a_driver_of_amd_that_can_not_be_used_says_why() {
     let cases = [
         (
             hip("emulator", &[]),
-            "no AMD driver is installed (libamdhip64.so was not found); there is cuda:0",
+            "no AMD driver was found (libamdhip64.so can't be loaded from the library path; ROCm installs it in \
+             /opt/rocm/lib); there is cuda:0",
         ),
         (
             hip("emulator-hip", &[("EMULATOR_DEVICES", "0")]),
-            "the AMD driver has no device",
+            "the AMD driver has no device (`HIP_VISIBLE_DEVICES` may hide it, and its user must be of the group `render`)",
         ),
         (
             hip("emulator-hip", &[("EMULATOR_HIP_VERSION", "60300000")]),
@@ -98,7 +100,7 @@ fn a_driver_of_amd_that_can_not_be_used_says_why() {
         ),
         (
             hip("emulator-hip-no-symbol", &[]),
-            "the AMD driver has no function hipGraphLaunch: it is too old or damaged",
+            "the AMD driver has no function hipGraphLaunch: it is too old or damaged (install a newer one)",
         ),
         (
             hip("emulator-hip", &[("EMULATOR_HIP_FAIL", "1")]),

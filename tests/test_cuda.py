@@ -166,7 +166,7 @@ def test_where_a_device_fails_auto_goes_on_on_the_cpu_and_loses_nothing(flow, wo
     got = done.received("auto_sink")
     check_same_but_device(done.received("cpu_sink"), got)
     assert devices(got)[0] == "cuda:0" and devices(got)[-1] == "cpu"
-    assert "continues on the CPU: cuda:0: " in done.logs["auto"]
+    assert "continues on the CPU until a restart: cuda:0: " in done.logs["auto"]
 
 
 @pytest.mark.parametrize("work", ["coo", "fuse", "resample"])
@@ -256,7 +256,7 @@ def test_a_tensor_that_can_not_be_fetched_from_the_device_is_not_sent_twice(flow
     got = done.received("auto_sink")
     check_same_but_device(done.received("cpu_sink"), got)
     assert devices(got)[-1] == "cpu"
-    assert "continues on the CPU: cuda:0: " in done.logs["auto"]
+    assert "continues on the CPU until a restart: cuda:0: " in done.logs["auto"]
 
 
 def test_work_that_does_not_fit_the_memory_is_left_to_the_cpu(flow):
@@ -306,7 +306,7 @@ def test_several_devices_share_batches(flow):
 @pytest.mark.parametrize(
     ("keys", "library", "expected"),
     [
-        ("device: cuda", "nowhere", ["device: `cuda` can't be used", "no CUDA driver is installed", "allowed on any machine: auto, cpu"]),
+        ("device: cuda", "nowhere", ["device: `cuda` can't be used", "no CUDA driver was found", "allowed on any machine: auto, cpu"]),
         ("device: cuda:1", "emulator", ["`cuda:1` can't be used", "there is no device cuda:1 (allowed: cuda:0 to cuda:0)"]),
         ("device: cuda", "emulator-no-device", ["`cuda` can't be used", "the CUDA driver"]),
         ("device: cuda", "emulator-no-symbol", ["the CUDA driver has no function cuStreamBeginCapture_v2"]),
@@ -327,7 +327,7 @@ def test_devices_that_can_not_be_had_are_refused_before_the_dataflow_is_joined(t
 @pytest.mark.parametrize(
     ("library", "reason"),
     [
-        ("nowhere", "no CUDA driver is installed"),
+        ("nowhere", "no CUDA driver was found"),
         ("emulator-no-device", "the CUDA driver"),
         ("emulator-no-symbol", "the CUDA driver has no function"),
     ],

@@ -236,7 +236,7 @@ fn the_devices_of_amd_are_looked_at_as_those_of_nvidia_are() {
         0,
         "NVIDIA driver",
         "note",
-        "no CUDA driver is installed (libcuda.so.1 was not found)",
+        "no CUDA driver was found (libcuda.so.1 can't be loaded from the library path; a container needs",
     );
     for device in ["hip:0", "hip:1"] {
         machine.says(0, device, "ok", "the same as the CPU's");
@@ -260,7 +260,7 @@ fn the_devices_of_amd_are_looked_at_as_those_of_nvidia_are() {
         1,
         "AMD driver",
         "error",
-        "/dev/kfd is there, and no AMD driver is installed",
+        "/dev/kfd is there, and no AMD driver was found",
     );
 }
 

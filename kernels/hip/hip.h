@@ -147,13 +147,13 @@ ROBOCACHE_DEVICE unsigned ballot(bool is_set) {
     return (unsigned)(__builtin_amdgcn_ballot_w64(is_set) >> (lane() & 32));
 }
 
-// Returns the value of a lane of the wave.
-ROBOCACHE_DEVICE unsigned value_of(unsigned from, unsigned value) {
-    return (unsigned)__builtin_amdgcn_ds_bpermute((int)(from << 2), (int)value);
+// Returns the value of a lane of the wave, by the index of that lane.
+ROBOCACHE_DEVICE unsigned shuffle(unsigned from_lane, unsigned value) {
+    return (unsigned)__builtin_amdgcn_ds_bpermute((int)(from_lane << 2), (int)value);
 }
-ROBOCACHE_DEVICE int value_of(unsigned from, int value) { return (int)value_of(from, (unsigned)value); }
-ROBOCACHE_DEVICE unsigned long long value_of(unsigned from, unsigned long long value) {
-    unsigned low = value_of(from, (unsigned)value), high = value_of(from, (unsigned)(value >> 32));
+ROBOCACHE_DEVICE int shuffle(unsigned from_lane, int value) { return (int)shuffle(from_lane, (unsigned)value); }
+ROBOCACHE_DEVICE unsigned long long shuffle(unsigned from_lane, unsigned long long value) {
+    unsigned low = shuffle(from_lane, (unsigned)value), high = shuffle(from_lane, (unsigned)(value >> 32));
     return (unsigned long long)high << 32 | low;
 }
 
@@ -165,18 +165,18 @@ ROBOCACHE_DEVICE int __all_sync(unsigned mask, bool is_set) { return (hip::ballo
 ROBOCACHE_DEVICE int __any_sync(unsigned mask, bool is_set) { return (hip::ballot(is_set) & mask) != 0; }
 
 template <class T> ROBOCACHE_DEVICE T __shfl_sync(unsigned, T value, unsigned from) {
-    return hip::value_of((hip::lane() & ~31u) | (from & 31), value);
+    return hip::shuffle((hip::lane() & ~31u) | (from & 31), value);
 }
 template <class T> ROBOCACHE_DEVICE T __shfl_up_sync(unsigned, T value, unsigned by) {
     unsigned own = hip::lane();
-    return hip::value_of((own & 31) >= by ? own - by : own, value);
+    return hip::shuffle((own & 31) >= by ? own - by : own, value);
 }
 template <class T> ROBOCACHE_DEVICE T __shfl_down_sync(unsigned, T value, unsigned by) {
     unsigned own = hip::lane();
-    return hip::value_of((own & 31) + by < 32 ? own + by : own, value);
+    return hip::shuffle((own & 31) + by < 32 ? own + by : own, value);
 }
 template <class T> ROBOCACHE_DEVICE T __shfl_xor_sync(unsigned, T value, unsigned bits) {
-    return hip::value_of(hip::lane() ^ bits, value);
+    return hip::shuffle(hip::lane() ^ bits, value);
 }
 
 // The lanes of a wave run together. The fences make their writes visible to each other.
@@ -195,7 +195,7 @@ ROBOCACHE_DEVICE void __syncthreads() {
 namespace hip {
 
 // Counts the threads of the block whose value is set. This is a barrier: all threads call it.
-ROBOCACHE_DEVICE unsigned count(bool is_set) {
+ROBOCACHE_DEVICE unsigned count_set(bool is_set) {
     __shared__ unsigned sum;
     __syncthreads();
     if (threadIdx.x == 0) sum = 0;
@@ -210,6 +210,6 @@ ROBOCACHE_DEVICE unsigned count(bool is_set) {
 
 } // namespace hip
 
-ROBOCACHE_DEVICE int __syncthreads_count(bool is_set) { return (int)hip::count(is_set); }
-ROBOCACHE_DEVICE int __syncthreads_or(bool is_set) { return hip::count(is_set) != 0; }
-ROBOCACHE_DEVICE int __syncthreads_and(bool is_set) { return hip::count(!is_set) == 0; }
+ROBOCACHE_DEVICE int __syncthreads_count(bool is_set) { return (int)hip::count_set(is_set); }
+ROBOCACHE_DEVICE int __syncthreads_or(bool is_set) { return hip::count_set(is_set) != 0; }
+ROBOCACHE_DEVICE int __syncthreads_and(bool is_set) { return hip::count_set(!is_set) == 0; }

@@ -23,18 +23,18 @@ pub struct DistinctRows {
 impl DistinctRows {
     /// Reserves memory for `rows` distinct rows and the indices of `observations` windows; an error if there is not enough.
     pub fn new(aligner: &Aligner, output: usize, rows: usize, observations: usize) -> Result<Self, TryReserveError> {
-        let of = &aligner.outputs()[output];
+        let source = &aligner.outputs()[output];
         let mut made = Self {
             output,
-            columns: of.columns(),
-            modalities: of.modalities().len(),
+            columns: source.columns(),
+            modalities: source.modalities().len(),
             values: HostBuf::default(),
             valid: Vec::new(),
             age_ns: Vec::new(),
             times: Vec::new(),
             index: Vec::new(),
             newest: HashMap::new(),
-            row_bytes: of.columns() * aligner.timeline().dtype().size(),
+            row_bytes: source.columns() * aligner.timeline().dtype().size(),
         };
         made.values.try_reserve(rows.saturating_mul(made.row_bytes))?;
         made.valid.try_reserve_exact(rows.saturating_mul(made.modalities))?;

@@ -483,7 +483,7 @@ mod tests {
             ),
             (
                 "device: cpu\ndevices: [0]\nfuse: {}",
-                "[0] does not go with `device: cpu` (allowed with it: auto, cuda, hip)",
+                "[0] does not go with `device: cpu` (allowed for `device` beside it: auto, cuda, hip)",
             ),
             (
                 "device: cuda:4711\nfuse: {}",

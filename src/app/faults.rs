@@ -160,14 +160,14 @@ impl Faults {
     pub(super) fn summarize(&mut self) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
-                let (site, count, is_said) = (&site.name, kind.rate.count(), !kind.rate.take_suppressed());
+                let (site, count, has_unreported) = (&site.name, kind.rate.count(), kind.rate.take_suppressed());
                 let line = match kind.name {
                     "" => format!("{site}: {count} in all, such as: {}", kind.words),
                     name => format!("{site}: {name}: {count} in all"),
                 };
                 match kind.level {
-                    Severity::Error if !is_said => tracing::error!("{line}"),
-                    Severity::Warning if !is_said => tracing::warn!("{line}"),
+                    Severity::Error if has_unreported => tracing::error!("{line}"),
+                    Severity::Warning if has_unreported => tracing::warn!("{line}"),
                     _ => tracing::info!("{line}"),
                 }
             }

@@ -240,6 +240,7 @@ impl Queue {
     pub(super) fn push_message(&self, input: usize, message: Message) {
         let bytes = message.bytes();
         let mut state = self.lock();
+        // Once the queue has ended nobody makes room, so the message goes past the bounds.
         while state.inputs[input].is_full(bytes) && !state.ended {
             if state.inputs[input].bound.waits {
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -249,11 +250,11 @@ impl Queue {
             }
         }
         let number = state.sequence_number();
-        let of = &mut state.inputs[input];
-        of.messages += 1;
-        of.deepest = of.deepest.max(of.messages);
-        of.bytes += bytes;
-        of.waiting.push_back((number, Entry::Message(message)));
+        let queue = &mut state.inputs[input];
+        queue.messages += 1;
+        queue.deepest = queue.deepest.max(queue.messages);
+        queue.bytes += bytes;
+        queue.waiting.push_back((number, Entry::Message(message)));
         drop(state);
         self.arrived.notify_one();
     }
@@ -262,7 +263,7 @@ impl Queue {
     pub(super) fn take_depth(&self) -> usize {
         let mut state = self.lock();
         let inputs = state.inputs.iter_mut();
-        let depths = inputs.map(|of| std::mem::replace(&mut of.deepest, of.messages));
+        let depths = inputs.map(|queue| std::mem::replace(&mut queue.deepest, queue.messages));
         depths.max().unwrap_or(0)
     }
 

@@ -170,11 +170,12 @@ fn a_slice_is_within_its_buffer_and_of_one_type_and_device() {
     let wrong = [
         (
             device.slice(1000, Dtype::Int64, 4),
-            "4 int64 elements at byte 1000 do not fit 1024 bytes of device memory",
+            "4 int64 elements at byte 1000 reach past the end of 1024 bytes of device memory (allowed: up to 3 from there)",
         ),
         (
             device.slice(usize::MAX, Dtype::UInt8, 2),
-            "2 uint8 elements at byte 18446744073709551615 do not fit 1024 bytes of device memory",
+            "2 uint8 elements at byte 18446744073709551615 reach past the end of 1024 bytes of device memory \
+             (allowed: up to 0 from there)",
         ),
         (
             device.slice(2, Dtype::Float32, 1),

@@ -416,11 +416,11 @@ impl<'a> Streams<'a> {
             return StreamFacts::default();
         };
         let outputs = self.outputs_of(node);
-        let typed = node.output_types.get(output).and_then(|urn| Kind::of_type(urn));
+        let declared_kind = node.output_types.get(output).and_then(|urn| Kind::of_type(urn));
         match outputs.into_iter().find(|(name, _)| name == output) {
             Some((_, known)) => known,
             None => StreamFacts {
-                kind: typed,
+                kind: declared_kind,
                 // The recording to be replayed may not exist yet.
                 is_replayed: node.program() == Some("replay"),
                 ..StreamFacts::default()

@@ -301,17 +301,19 @@ impl Checker<'_> {
             );
             self.found.warn(&format!("{}.max_age_ms", stream.key), problem);
         }
-        if let Some(message) = known.bytes {
-            let rows = attach.rows.unwrap_or(config.window).saturating_sub(1) * config.stride;
-            let held_ms = rows as f64 * 1e3 / config.rate_hz + config.max_wait_ms.unwrap_or(0.0);
-            let held = (held_ms / period).ceil() + 2.0;
-            let needed = held * super::facts::pooled(message) as f64 / f64::from(1 << 20);
-            if needed > attach.max_held_mb {
+        if let Some(payload_bytes) = known.bytes {
+            let intervals = attach.rows.unwrap_or(config.window).saturating_sub(1) * config.stride;
+            let span_ms = intervals as f64 * 1e3 / config.rate_hz + config.max_wait_ms.unwrap_or(0.0);
+            // Two more than the span has: the message before it, which its oldest row may have, and the message after it, which may
+            // make its newest row due.
+            let messages = (span_ms / period).ceil() + 2.0;
+            let needed_mb = messages * super::facts::pooled(payload_bytes) as f64 / f64::from(1 << 20);
+            if needed_mb > attach.max_held_mb {
                 let problem = format!(
-                    "{} MiB, and a window needs {held} messages of `{}`, {} MiB: the oldest are dropped (allowed: that or more)",
+                    "{} MiB, and a window needs {messages} messages of `{}`, {} MiB: the oldest are dropped (allowed: that or more)",
                     attach.max_held_mb,
                     attach.input,
-                    figure(needed)
+                    figure(needed_mb)
                 );
                 self.found.warn(&format!("{}.max_held_mb", stream.key), problem);
             }

@@ -73,13 +73,13 @@ impl AtomicOutput {
     /// # Errors
     /// The output can't be synced or moved, or a file appeared in its place meanwhile.
     pub fn finish(mut self) -> eyre::Result<()> {
-        let made = self.path();
-        sync(&made).wrap_err_with(|| made.display().to_string())?;
-        let moved = renameat_with(CWD, &made, CWD, &self.output, RenameFlags::NOREPLACE);
+        let written = self.path();
+        sync(&written).wrap_err_with(|| written.display().to_string())?;
+        let moved = renameat_with(CWD, &written, CWD, &self.output, RenameFlags::NOREPLACE);
         let moved = match moved {
             // The file system does not know `NOREPLACE`.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if fs::symlink_metadata(&self.output).is_err() => {
-                fs::rename(&made, &self.output)
+                fs::rename(&written, &self.output)
             }
             moved => moved.map_err(Into::into),
         };

@@ -14,7 +14,7 @@ const START: &str = "# HELP robocache_up";
 
 /// Writes the metrics of all nodes to a file, and replaces the file of an earlier run.
 pub fn write(file: &Path, status: &Status) -> eyre::Result<()> {
-    let text = of(status);
+    let text = text_of(status);
     output::write(file, START, text.strip_prefix(START).unwrap_or(&text))
 }
 
@@ -56,7 +56,7 @@ impl Metrics {
     }
 }
 
-fn of(status: &Status) -> String {
+fn text_of(status: &Status) -> String {
     let mut metrics = Metrics::default();
     metrics.metric("up", "gauge", "Whether the node keeps its status file up to date.");
     for node in &status.nodes {
@@ -297,7 +297,7 @@ mod tests {
             folder: "/run/robot".into(),
             nodes: vec![node(&fuse(), 1.0)],
         };
-        let text = of(&status);
+        let text = text_of(&status);
         for line in [
             "robocache_up{node=\"fuse\"} 1",
             "robocache_observations_total{node=\"fuse\"} 500",

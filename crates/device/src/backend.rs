@@ -44,7 +44,7 @@ pub trait Work {
 /// time that memory is lacking again, up to [`LONGEST_RETRY`]. After the back-off the trials begin anew. After any other failure of
 /// the device, `auto` stays on the CPU; a device that was asked for by name is [lost](Self::take_lost).
 pub struct Backend<G> {
-    operation: &'static str,
+    pub(super) operation: &'static str,
     on_gpu: Option<G>,
     gpu: Option<Gpu>,
     /// Times of both implementations by size of work; `None` unless the choice is `auto`.
@@ -237,7 +237,7 @@ impl<G> Backend<G> {
         }
         self.on_gpu = None;
         if self.is_auto {
-            tracing::error!("{}: continues on the CPU: {error}", self.operation);
+            tracing::error!("{}: continues on the CPU until a restart: {error}", self.operation);
         } else {
             self.lost = Some(error);
         }
@@ -430,6 +430,7 @@ mod tests {
             assert!(!shortage.is_on(|| now));
             assert!(shortage.ends(|| now) && !shortage.ends(|| now));
         }
+        // Memory sufficed for as long as the last back-off, so the next is as short as the first.
         assert_eq!(shortage.begins(now + LONGEST_RETRY), FIRST_RETRY);
     }
 

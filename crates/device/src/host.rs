@@ -127,6 +127,7 @@ impl HostBuf {
                 return;
             }
         }
+        // Without a GPU, for few bytes, and if page-locking fails, the memory is pageable.
         let lines = bytes.div_ceil(size_of::<Line>());
         match &mut self.memory {
             // New pages are zero already.

@@ -28,7 +28,7 @@ pub enum DeviceError {
         other: Option<Device>,
     },
     /// `devices:` was given beside `device: cpu`, or beside a `device:` with an ordinal.
-    #[error("{asked:?} does not go with `device: {choice}` (allowed with it: auto{})", Kind::ALL.map(|kind| format!(", {kind}")).concat())]
+    #[error("{asked:?} does not go with `device: {choice}` (allowed for `device` beside it: auto{})", Kind::ALL.map(|kind| format!(", {kind}")).concat())]
     Conflict {
         /// The value of `devices:`.
         asked: Vec<usize>,
@@ -36,7 +36,7 @@ pub enum DeviceError {
         choice: DeviceChoice,
     },
     /// `devices:` is empty, or has a device twice.
-    #[error("{0:?} is not allowed (ordinals of GPUs, at least one, each once)")]
+    #[error("{0:?} is not allowed (allowed: ordinals of GPUs, at least one, each once)")]
     Devices(Vec<usize>),
 }
 

@@ -177,7 +177,7 @@ impl<S: State> Resident<S> {
             Ok(()) => {}
             // The first fault is the reason, unless the device could have gone on after it.
             Err(fault) if is_memory => self.backend.failed(bytes, fault),
-            Err(fault) => tracing::error!("the state on the device is lost: {fault}"),
+            Err(fault) => tracing::error!("{}: the state on the device is lost: {fault}", self.backend.operation),
         }
         Self::left(host)
     }

@@ -245,6 +245,7 @@ impl History {
         let held = self.times.len() - self.head;
         if at < held - at {
             if self.head == 0 {
+                // `open_front` takes half of the room at the back, so there must be some.
                 self.make_room();
                 self.open_front();
             }

@@ -251,6 +251,13 @@ impl Message {
         self.clear_payload();
         let failed = |error: RingError| MessageError::Ring(error.to_string());
         let resident = SlotPayload::take(&self.header, readers).map_err(failed)?;
+        let ring = resident.taken.ring();
+        let refused = |what: String| {
+            failed(RingError::Protocol {
+                ring: ring.to_owned(),
+                what,
+            })
+        };
         self.header.forget_residence();
         self.rows = resident.rows();
         for from in resident.columns() {
@@ -262,14 +269,13 @@ impl Message {
             copy(from.offsets.start, bytemuck::cast_slice_mut(&mut column.offsets))?;
             if !are_offsets(&column.offsets, column.cells) {
                 let what = format!(
-                    "column {:?} has offsets that do not rise to its length (allowed: from 0 to it)",
+                    "column {:?} has offsets that do not rise from 0 to its length",
                     column.name
                 );
-                return Err(MessageError::Ring(what));
+                return Err(refused(what));
             }
             if !is_text(column) {
-                let what = format!("column {:?} is text that is not UTF-8 (allowed: UTF-8)", column.name);
-                return Err(MessageError::Ring(what));
+                return Err(refused(format!("column {:?} is text that is not UTF-8", column.name)));
             }
         }
         self.check()

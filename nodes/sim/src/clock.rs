@@ -39,13 +39,13 @@ pub struct StreamClock {
 }
 
 impl StreamClock {
-    /// Makes a clock whose first sample is nominally at `start_ns`. Its random numbers are those of the generator's stream `number`
-    /// for `seed`.
+    /// Makes a clock whose first sample is nominally at `start_ns`. Its random numbers are those of the generator's stream
+    /// `rng_stream` for `seed`.
     ///
     /// `config` has passed [`crate::config::SimConfig::validate`].
-    pub fn new(config: &StreamConfig, seed: u64, number: u64, start_ns: i64) -> Self {
+    pub fn new(config: &StreamConfig, seed: u64, rng_stream: u64, start_ns: i64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(number);
+        rng.set_stream(rng_stream);
         let s_ns = |s: f64| (s * 1e9).round() as i64;
         Self {
             rng,
@@ -59,8 +59,9 @@ impl StreamClock {
             dropouts: config
                 .dropouts
                 .iter()
-                .map(|d| [s_ns(d.start_s), s_ns(d.start_s + d.duration_s)])
+                .map(|dropout| [s_ns(dropout.start_s), s_ns(dropout.start_s + dropout.duration_s)])
                 .collect(),
+            // The configuration promises that messages overtake each other only if the jitter is more than a period.
             in_order: ms_ns(config.latency_jitter_ms) <= config.period_ns(),
             last_publish_ns: i64::MIN,
             next: 0,

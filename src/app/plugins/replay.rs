@@ -56,14 +56,14 @@ impl<'de> Deserialize<'de> for Speed {
             Number(f64),
             Word(String),
         }
-        let refused = |came: String| {
+        let refused = |value: String| {
             de::Error::custom(format!(
-                "`{came}` is not a speed (allowed: a number from 0.001 to 1000, or max)"
+                "`{value}` is not a speed (allowed: a number from 0.001 to 1000, or max)"
             ))
         };
         match Text::deserialize(deserializer) {
-            Ok(Text::Number(times)) if (0.001..=1000.0).contains(&times) => Ok(Self::Times(times)),
-            Ok(Text::Number(times)) => Err(refused(times.to_string())),
+            Ok(Text::Number(factor)) if (0.001..=1000.0).contains(&factor) => Ok(Self::Times(factor)),
+            Ok(Text::Number(factor)) => Err(refused(factor.to_string())),
             Ok(Text::Word(word)) if word == "max" => Ok(Self::Max),
             Ok(Text::Word(word)) => Err(refused(word)),
             Err(_) => Err(refused("what is neither a number nor a word".into())),

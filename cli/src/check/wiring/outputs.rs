@@ -99,16 +99,16 @@ impl Checker<'_> {
         let Ok(stat) = rustix::fs::statvfs(SHARED_MEMORY) else {
             return;
         };
-        let there = stat.f_blocks * stat.f_frsize;
+        let capacity = stat.f_blocks * stat.f_frsize;
         let nodes = self.streams.dataflow.nodes.iter();
         let senders = nodes.filter(|node| !node.outputs.is_empty() && node.place().is_none());
         let pools = senders.map(Node::pool).fold(0, u64::saturating_add);
-        if pools > there {
+        if pools > capacity {
             let problem = format!(
                 "their pools are {} in all, and {SHARED_MEMORY} has {}: memory beyond that can't be used (allowed: a \
                  smaller `shared_memory_pool_size`, or a larger {SHARED_MEMORY}; of a container `--shm-size=1g`)",
                 bytes(pools),
-                bytes(there)
+                bytes(capacity)
             );
             self.findings.warn(self.file, "nodes", problem);
         }

@@ -21,7 +21,7 @@ pub enum DeviceFault {
         bytes: usize,
     },
     /// The operation would hold more device memory than its limit.
-    #[error("{device}: {asked} bytes beside the {used} in use are over the limit of {limit}")]
+    #[error("{device}: {asked} bytes beside the {used} in use are over the limit of {limit} (raise `max_device_mb`)")]
     OutOfBudget {
         /// Device on which the fault occurred.
         device: Device,
@@ -57,7 +57,8 @@ pub enum DeviceFault {
     },
     /// The device's memory can't be mapped by other processes.
     #[error(
-        "{device}: its memory can't be shared with other processes (allowed: a device with virtual memory management and handles that are file descriptors)"
+        "{device}: its memory can't be shared with other processes (allowed: a device with virtual memory management and \
+         handles that are file descriptors; `residence: shared`, with any device)"
     )]
     NotShareable {
         /// Device on which the fault occurred.
@@ -79,7 +80,11 @@ pub enum DeviceFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
     /// The range reaches past the end of the memory.
-    #[error("{len} {dtype} elements at byte {offset} do not fit {available} bytes of device memory")]
+    #[error(
+        "{len} {dtype} elements at byte {offset} reach past the end of {available} bytes of device memory \
+         (allowed: up to {} from there)",
+        available.saturating_sub(*offset) / dtype.size()
+    )]
     OutOfRange {
         /// The type of the elements.
         dtype: Dtype,

@@ -188,7 +188,7 @@ mod tests {
         let error = whole.slice(3..11).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "8 float16 elements at byte 6 do not fit 20 bytes of device memory"
+            "8 float16 elements at byte 6 reach past the end of 20 bytes of device memory (allowed: up to 7 from there)"
         );
     }
 }

@@ -19,22 +19,29 @@ pub enum RingError {
         error: io::Error,
     },
     /// The ring is on a device, and the device failed.
-    #[error("ring `{ring}`: {error}")]
+    #[error("ring `{ring}`: {what}: {error}")]
     Device {
         /// Name of the ring.
         ring: String,
+        /// Problem in words, such as `its memory can't be mapped`.
+        what: &'static str,
         /// The device's error.
         error: DeviceFault,
     },
     /// The process that published the payload is gone, or has replaced the ring.
-    #[error("ring `{ring}`: its producer is gone")]
+    #[error(
+        "ring `{ring}`: its producer is gone or has replaced the ring, and the message is lost \
+         (needed: a producer that runs on this host; between containers `--network=host`)"
+    )]
     ProducerGone {
         /// Name of the ring.
         ring: String,
     },
     /// The payload can't be held in its slot, since [`MAX_CONSUMERS`] other consumers can hold slots already. A copy of the payload
     /// is possible.
-    #[error("ring `{ring}`: {MAX_CONSUMERS} other consumers can hold its slots, and this one can't (allowed: a copy)")]
+    #[error(
+        "ring `{ring}`: {MAX_CONSUMERS} other consumers can hold its slots, and this one can't (allowed: a copy, by `copy=True`)"
+    )]
     NoLease {
         /// Name of the ring.
         ring: String,
@@ -58,7 +65,7 @@ pub enum RingError {
         why: &'static str,
     },
     /// The process has too few file descriptors left to open the ring.
-    #[error("ring `{ring}`: too few file descriptors are left: opening the ring needs up to four (see `ulimit -n`)")]
+    #[error("ring `{ring}`: too few file descriptors are left: opening the ring needs up to four (raise `ulimit -n`)")]
     NoDescriptors {
         /// Name of the ring.
         ring: String,
@@ -84,7 +91,8 @@ pub enum RingError {
     },
     /// The payload was overwritten before it was taken: the slot's generation is not the ticket's.
     #[error(
-        "ring `{ring}`: slot {slot} holds generation {came}, not {expected}: the payload was overwritten before it was taken"
+        "ring `{ring}`: slot {slot} holds generation {came}, not {expected}: the payload was overwritten before it was taken, \
+         and its message is lost (needed: more `slots` in the `residence` of its output, or `queue_size: 1` at a slow consumer)"
     )]
     Stale {
         /// Name of the ring.
@@ -97,7 +105,10 @@ pub enum RingError {
         came: u64,
     },
     /// The payload was overwritten while it was read.
-    #[error("ring `{ring}`: slot {slot} was overwritten while it was read")]
+    #[error(
+        "ring `{ring}`: slot {slot} was overwritten while it was read, and its message is lost \
+         (needed: more `slots` in the `residence` of its output, or consumers that hold fewer of them)"
+    )]
     Torn {
         /// Name of the ring.
         ring: String,
@@ -130,10 +141,11 @@ impl RingError {
         Self::ProducerGone { ring: ring.to_owned() }
     }
 
-    /// Returns a function that wraps a device's error.
-    pub(super) fn device(ring: &str) -> impl Fn(DeviceFault) -> Self {
+    /// Returns a function that wraps a device's error. `what` is the problem in words.
+    pub(super) fn device(ring: &str, what: &'static str) -> impl Fn(DeviceFault) -> Self {
         move |error| Self::Device {
             ring: ring.to_owned(),
+            what,
             error,
         }
     }

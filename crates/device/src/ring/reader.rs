@@ -89,7 +89,7 @@ impl RingReader {
                     });
                 };
                 let memory = DeviceBuf::of_process(&gpu, file.as_fd(), bytes);
-                Slots::Device(memory.map_err(RingError::device(ring))?)
+                Slots::Device(memory.map_err(RingError::device(ring, "its memory can't be mapped"))?)
             }
         };
         let there = slots.bytes();
@@ -346,7 +346,7 @@ impl RingPayload {
     }
 
     fn failed(&self, error: DeviceFault) -> RingError {
-        RingError::device(self.ring())(error)
+        RingError::device(self.ring(), "its payload can't be copied")(error)
     }
 }
 

@@ -69,11 +69,12 @@ impl Readers {
     pub fn keep(&mut self, opened: Opened) -> Result<(), RingError> {
         match opened.reader {
             Ok(reader) => {
+                // A ring in shared memory has no GPU to add.
                 let is_same_device = |known: &Gpu| reader.gpu().is_none_or(|gpu| gpu.device() == known.device());
                 if !self.gpus.iter().any(is_same_device) {
                     self.gpus.extend(reader.gpu().cloned());
                 }
-                self.forget();
+                self.make_room();
                 self.open.push(reader);
                 Ok(())
             }
@@ -89,7 +90,7 @@ impl Readers {
 
     /// Closes the rings whose producer is gone. If `MAX_OPEN` rings are open, also closes the least recently used ring, to make
     /// room for one more.
-    fn forget(&mut self) {
+    fn make_room(&mut self) {
         let of_closed = &mut self.of_closed;
         let mut over = (self.open.len() + 1).saturating_sub(MAX_OPEN);
         self.open.retain(|reader| {

@@ -145,7 +145,10 @@ impl ServerThread {
                 Ok(_) => polled.map(|fd| !fd.revents().is_empty()),
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => {
-                    tracing::warn!("ring `{}`: its consumers can't be polled: {error}", self.name);
+                    tracing::warn!(
+                        "ring `{}`: its consumers can't be polled, and none is let in: {error}; it is tried again in 0.2 s",
+                        self.name
+                    );
                     std::thread::sleep(Duration::from_millis(200));
                     let end = rustix::net::recv(stopped, &mut [0; 1], RecvFlags::DONTWAIT);
                     std::array::from_fn(|i| i == 0 && matches!(end, Ok((0, _))))
@@ -194,7 +197,11 @@ impl ServerThread {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
             Err(error) => {
                 // Most often no file descriptor is left. The consumer waits in the socket's queue.
-                tracing::warn!("ring `{}`: a consumer can't be let in: {error}", self.name);
+                tracing::warn!(
+                    "ring `{}`: a consumer can't be let in: {error}; it waits, and is let in once that is over \
+                     (if this node has too many files open: raise `ulimit -n`)",
+                    self.name
+                );
                 std::thread::sleep(Duration::from_millis(200));
             }
         }
@@ -285,9 +292,12 @@ enum Status {
 impl Status {
     /// Each status that refuses a connection, and the reason that the consumer's error gives.
     const REFUSALS: [(Self, &str); 3] = [
-        (Self::OtherUser, "it is of another user"),
-        (Self::Full, "it has 64 consumers already"),
-        (Self::OfProcess, "this process has 16 connections to it already"),
+        (Self::OtherUser, "it is of another user (allowed: that of the producer)"),
+        (Self::Full, "it has 64 consumers already (allowed: 64)"),
+        (
+            Self::OfProcess,
+            "this process has 16 connections to it already (needed: one, kept for all messages of the ring)",
+        ),
     ];
 }
 
@@ -394,7 +404,7 @@ impl Client {
         };
         let came = came.map_err(|error| match error {
             rustix::io::Errno::CONNRESET => RingError::producer_gone(ring),
-            error => RingError::os(ring, "its producer does not answer", error),
+            error => RingError::os(ring, "its producer does not answer (allowed: within 5 s)", error),
         })?;
         let files: Vec<OwnedFd> = rights
             .drain()
@@ -421,7 +431,10 @@ impl Client {
                 .find(|&(refusal, _)| refusal as u32 == status);
             return Err(RingError::Refused {
                 ring: ring.to_owned(),
-                why: known.map_or("for a reason of a later version", |(_, why)| why),
+                why: known.map_or(
+                    "for a reason of a later version (needed: the same version of robocache at both ends)",
+                    |(_, why)| why,
+                ),
             });
         }
         let column = Some(word(8) as usize).filter(|&column| column < MAX_CONSUMERS);

@@ -174,7 +174,7 @@ impl SlotMut<'_> {
     }
 
     fn failed(&self, error: DeviceFault) -> RingError {
-        RingError::device(self.ring)(error)
+        RingError::device(self.ring, "the payload can't be copied to its slot")(error)
     }
 }
 
@@ -197,7 +197,8 @@ impl RingWriter {
     /// As [`shared`](Self::shared).
     pub fn on_device(output: &str, gpu: &Gpu, budget: &Budget, config: RingConfig) -> Result<Self, RingError> {
         let writer = Self::new(output, Residence::Device(gpu.clone(), budget.clone()), config);
-        gpu.uuid().map_err(RingError::device(&writer.name(1)))?;
+        gpu.uuid()
+            .map_err(RingError::device(&writer.name(1), "no slots on its device"))?;
         Ok(writer)
     }
 
@@ -319,7 +320,8 @@ impl RingWriter {
         let written = fill(&mut slot_mut);
         let waited = ring.slots.gpu().map_or(Ok(()), Gpu::synchronize);
         // If filling or synchronizing failed, the generation stays odd, and nobody takes the slot.
-        written.and(waited.map_err(RingError::device(&ring.name)))?;
+        let failed = RingError::device(&ring.name, "the payload can't be written to its slot");
+        written.and(waited.map_err(failed))?;
         let generation = ring.complete(slot);
         self.counters.published += 1;
         Ok(Ticket {
@@ -369,7 +371,7 @@ impl RingWriter {
 impl Ring {
     fn new(name: &str, residence: &Residence, count: usize, stride: usize, epoch: u64) -> Result<Self, RingError> {
         let os = |what| move |error| RingError::os(name, what, error);
-        let device = RingError::device(name);
+        let device = RingError::device(name, "no slots on its device");
         let bytes = count * stride;
         let mut page_locked = None;
         let (slots, memory_file, uuid): (Slots, OwnedFd, _) = match residence {

@@ -110,6 +110,7 @@ impl<'a> Types<'a> {
     }
 
     fn file(&mut self, file: &'a [u8]) -> Result<(), String> {
+        // Field numbers of `FileDescriptorProto`: 2 `package`, 8 `options` (50 `features`), 12 `syntax`.
         let package = text(file, 2)?;
         let presence = match (&*text(file, 12)?, presence(file, 8, 50)?) {
             ("proto3", _) | (_, Some(IMPLICIT)) => Presence::Marked,
@@ -120,16 +121,17 @@ impl<'a> Types<'a> {
         } else {
             format!(".{package}")
         };
-        // Scopes to search: name, bytes, depth, and the field number of messages within.
-        let mut waiting = vec![(scope, file, 0, 4)];
-        while let Some((scope, within, depth, nested)) = waiting.pop() {
+        // Scopes to search: name, bytes, depth, and the field number of the types within: 4 in a file, 3 in a type. Field 1 of a
+        // type is its name.
+        let mut scopes = vec![(scope, file, 0, 4)];
+        while let Some((scope, within, depth, types_field)) = scopes.pop() {
             for each in Wire::new(within) {
                 let (number, value) = each?;
-                if let (true, Value::Bytes(message)) = (number == nested, value) {
+                if let (true, Value::Bytes(message)) = (number == types_field, value) {
                     let name = format!("{scope}.{}", text(message, 1)?);
                     self.messages.insert(name.clone(), (message, presence));
                     if depth < DEEPEST {
-                        waiting.push((name, message, depth + 1, 3));
+                        scopes.push((name, message, depth + 1, 3));
                     }
                 }
             }

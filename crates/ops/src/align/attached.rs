@@ -264,14 +264,15 @@ impl<M> AttachedStream<M> {
         let times = timeline.history(self.stream).times();
         self.checked_until = self.checked_until.max(self.first);
         while self.held > self.spec.max_held {
-            let at = (self.checked_until - self.first) as usize;
-            let (Some(&from), Some(&next)) = (times.get(at), times.get(at + 1)) else {
+            let slot = (self.checked_until - self.first) as usize;
+            let (Some(&from), Some(&next)) = (times.get(slot), times.get(slot + 1)) else {
                 break;
             };
             self.checked_until += 1;
-            let until = self.spec.max_age.map_or(next, |most| next.min(from + most + 1));
+            // A row exactly `max_age` after the message still has the message; the end of the range is exclusive.
+            let until = self.spec.max_age.map_or(next, |max_age| next.min(from + max_age + 1));
             if !timeline.awaits_row_in(from, until) {
-                self.give_up(at).into_iter().for_each(&mut *release);
+                self.give_up(slot).into_iter().for_each(&mut *release);
             }
         }
         let mut dropped = 0;

@@ -135,17 +135,18 @@ impl DeviceClock {
     /// long.
     fn discontinuity(&mut self, x: i128, y: i128) -> Option<Notice> {
         let (x0, y0) = self.origin?;
-        let ahead = x - self.newest_x;
-        if ahead > LONGEST_SILENCE * self.window_ns {
-            return Some(Notice::Silence { ns: clamp(ahead) });
+        let step = x - self.newest_x;
+        if step > LONGEST_SILENCE * self.window_ns {
+            return Some(Notice::Silence { ns: clamp(step) });
         }
         if let Some(pace) = self.wrong_pace(self.window_ns) {
             return Some(pace);
         }
         let late = self.late(x, y)?;
-        if ahead < -self.reset {
-            return Some(Notice::Reset { ns: clamp(ahead) });
+        if step < -self.reset {
+            return Some(Notice::Reset { ns: clamp(step) });
         }
+        // No message comes early: a clock was set, unless all messages before this one were late.
         if late < -self.reset {
             return (!self.is_starting(y)).then(|| Notice::Reset { ns: clamp(-late) });
         }
@@ -155,13 +156,13 @@ impl DeviceClock {
         }
         let since = *self.late_since.get_or_insert(y);
         (y - since >= SET_BACK_AFTER_NS).then(|| {
-            let (stamps, time) = (x - x0, y - y0);
-            // A clock that was set back goes on at the pace of the host's.
+            let (device_time, host_time) = (x - x0, y - y0);
+            // A clock that was set back goes on at the pace of the host's. A clock with less than half of that pace was not set.
             if let Some(pace) = self.wrong_pace(self.lock) {
                 pace
-            } else if stamps.abs() * 2 < time {
+            } else if device_time.abs() * 2 < host_time {
                 Notice::Pace {
-                    ratio: stamps as f64 / time as f64,
+                    ratio: device_time as f64 / host_time as f64,
                 }
             } else {
                 Notice::Reset { ns: clamp(-late) }

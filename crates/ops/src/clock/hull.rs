@@ -192,16 +192,16 @@ impl Window {
 
     /// Returns the root mean square distance above `line` of the lowest point of each of [`PARTS`] parts of the window, ns.
     pub(super) fn spread(&self, line: &Line) -> f64 {
-        let part = (self.span / PARTS).max(1);
+        let part_ns = (self.span / PARTS).max(1);
         let (mut sum, mut parts) = (0.0, 0u32);
         let mut slots = self.slots.iter().peekable();
         while let Some(first) = slots.next() {
-            let number = first.spoken_until / part;
+            let part_index = first.spoken_until / part_ns;
             let mut lowest = first.above(line);
-            while let Some(slot) = slots.next_if(|slot| slot.spoken_until / part == number) {
+            while let Some(slot) = slots.next_if(|slot| slot.spoken_until / part_ns == part_index) {
                 lowest = lowest.min(slot.above(line));
             }
-            // Without the newest part, which has just begun.
+            // The newest part has just begun, so it counts only if there is no other part.
             if slots.peek().is_some() || parts == 0 {
                 sum += lowest * lowest;
                 parts += 1;

@@ -122,12 +122,12 @@ impl Part<'_> {
         let (scratch, other_scratch) = scratch.split_at_mut(scratch.len() / 2);
         let (values, other_values) = values.split_at_mut(first.targets.len() * rows.dim);
         let (valid, other_valid) = valid.split_at_mut(first.targets.len());
-        let (mut one, other) = rayon::join(
+        let (mut counters, other_counters) = rayon::join(
             || Self { spec, rows: first }.share(scratch, values, valid),
             || Self { spec, rows: last }.share(other_scratch, other_values, other_valid),
         );
-        one += other;
-        one
+        counters += other_counters;
+        counters
     }
 
     /// Runs the code compiled for AVX2 if the CPU has AVX2. The result is the same: each lane computes what a scalar

@@ -112,7 +112,8 @@ impl Collector {
     /// # Panics
     /// If `input` is not the index of an input.
     pub fn arrived(&mut self, input: usize, stamp: i64) -> Arrival {
-        if self.inputs.len() > 1 {
+        let has_others = self.inputs.len() > 1;
+        if has_others {
             let newest = self.inputs[input].newest;
             if newest.is_some_and(|newest| newest.saturating_sub(stamp) > self.reset) {
                 return self.jump(input, stamp);
@@ -121,15 +122,14 @@ impl Collector {
                 return Arrival::Late;
             }
         }
-        let alone = self.inputs.len() == 1;
         let state = &mut self.inputs[input];
         state.newest = state.newest.max(Some(stamp));
         match state.waiting {
-            Some(waiting) if stamp < waiting && !alone => Arrival::Superseded,
-            earlier => {
+            Some(waiting) if stamp < waiting && has_others => Arrival::Superseded,
+            replaced => {
                 state.waiting = Some(stamp);
                 state.oldest = Some(state.oldest.map_or(stamp, |oldest| oldest.min(stamp)));
-                match earlier {
+                match replaced {
                     Some(_) => Arrival::Replaces,
                     None => Arrival::Waits,
                 }

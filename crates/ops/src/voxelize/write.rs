@@ -54,14 +54,14 @@ impl CpuVoxelizer {
         clear(out);
         let mut saturated = 0;
         let mut values = [0.0; BLOCK];
-        for (i, order) in self.cells.list()[..self.voxels()].chunks(BLOCK).enumerate() {
-            for (&output, out) in self.spec.outputs.iter().zip(out.chunks_exact_mut(cells)) {
-                let values = &mut values[..order.len()];
+        for (i, block) in self.cells.list()[..self.voxels()].chunks(BLOCK).enumerate() {
+            for (&output, channel) in self.spec.outputs.iter().zip(out.chunks_exact_mut(cells)) {
+                let values = &mut values[..block.len()];
                 output.write(&self.spec.plan, &self.sums, i * BLOCK..i * BLOCK + values.len(), values);
-                for (&cell, &value) in order.iter().zip(&*values) {
+                for (&cell, &value) in block.iter().zip(&*values) {
                     let (value, is_saturated) = saturate::<E>(value);
                     saturated += u64::from(is_saturated);
-                    out[cell as usize] = E::from_f32(value);
+                    channel[cell as usize] = E::from_f32(value);
                 }
             }
         }

@@ -112,6 +112,7 @@ impl Pending {
             scratch: Metadata::default(),
             common,
         };
+        // Puts the leading 0 into the lists of offsets.
         pending.clear();
         pending
     }

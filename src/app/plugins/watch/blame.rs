@@ -121,8 +121,8 @@ impl Watch {
     /// arrivals are not known, newest stamps are compared, and the reference is the newest of `among`.
     fn apart_ns(&self, i: usize, among: &[usize], states: &[StreamState]) -> i64 {
         let newest = |i: usize| states[i].newest_ns;
-        let spoke = || among.iter().copied().filter(|&i| newest(i).is_some());
-        let leads: Option<Vec<i64>> = spoke().map(|i| self.streams[i].lead_ns).collect();
+        let with_samples = || among.iter().copied().filter(|&i| newest(i).is_some());
+        let leads: Option<Vec<i64>> = with_samples().map(|i| self.streams[i].lead_ns).collect();
         let own_and_reference = match leads {
             Some(mut leads) if leads.len() > 1 => {
                 let nearest = leads.iter().copied().min_by_key(|lead| lead.unsigned_abs());
@@ -131,7 +131,7 @@ impl Watch {
                 let reference = if leads.len() > 2 { Some(median) } else { nearest };
                 self.streams[i].lead_ns.filter(|_| newest(i).is_some()).zip(reference)
             }
-            _ => newest(i).zip(spoke().filter_map(newest).max()),
+            _ => newest(i).zip(with_samples().filter_map(newest).max()),
         };
         own_and_reference.map_or(0, |(own, reference)| own.saturating_sub(reference))
     }

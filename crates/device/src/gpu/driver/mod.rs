@@ -89,6 +89,22 @@ impl Kind {
         }
     }
 
+    /// Hint in error texts at where the driver's library comes from.
+    const fn library_hint(self) -> &'static str {
+        match self {
+            Self::Cuda => "a container needs `--gpus all` or `--runtime nvidia`",
+            Self::Hip => "ROCm installs it in /opt/rocm/lib",
+        }
+    }
+
+    /// Hint in error texts at why a driver may show no device.
+    const fn device_hint(self) -> &'static str {
+        match self {
+            Self::Cuda => "`CUDA_VISIBLE_DEVICES` may hide it",
+            Self::Hip => "`HIP_VISIBLE_DEVICES` may hide it, and its user must be of the group `render`",
+        }
+    }
+
     /// Formats a driver's version as people write it, such as `CUDA 12.8`.
     pub fn version_text(self, version: i32) -> String {
         match self {
@@ -110,11 +126,11 @@ pub enum Unavailable {
     /// The program was built without this kind of driver.
     #[error("this program was built without {} (its feature `{}`)", .0.interface(), .0)]
     NotBuilt(Kind),
-    /// The driver's library is not installed.
-    #[error("no {} is installed ({} was not found)", .0.called(), .0.library())]
+    /// The driver's library is not installed, or can't be loaded.
+    #[error("no {} was found ({} can't be loaded from the library path; {})", .0.called(), .0.library(), .0.library_hint())]
     NoLibrary(Kind),
     /// The driver's library lacks a function.
-    #[error("the {} has no function {}: it is too old or damaged", .0.called(), .1)]
+    #[error("the {} has no function {}: it is too old or damaged (install a newer one)", .0.called(), .1)]
     MissingSymbol(Kind, &'static str),
     /// The driver is too old for the kernels.
     #[error("the {} supports {}, too old (allowed: a driver of {} or newer)",
@@ -128,7 +144,7 @@ pub enum Unavailable {
         needed: i32,
     },
     /// The driver starts, but has no device.
-    #[error("the {} has no device", .0.called())]
+    #[error("the {} has no device ({})", .0.called(), .0.device_hint())]
     NoDevice(Kind),
     /// The driver is installed, but does not start.
     #[error("the {} does not start: {name} ({code})", kind.called())]

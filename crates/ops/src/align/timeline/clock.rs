@@ -59,15 +59,16 @@ impl Pace {
 
     /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless the sample only catches up after a
     /// pause. Returns true if the sample counts. Before the sample, the grid's clock is `clock`; the longest pause to catch up with
-    /// is `most` ns.
-    fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, most: i64) -> bool {
-        let pause = (self.missed - self.greatest).min(most);
+    /// is `longest_pause` ns.
+    fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, longest_pause: i64) -> bool {
+        // A single large step may come from a wrong stamp of another stream, and is then no pause.
+        let pause = (self.missed - self.greatest).min(longest_pause);
         (self.missed, self.greatest) = (0, 0);
         if pause > 0 {
             let caught_up = old.unwrap_or(newest).saturating_add(pause);
             self.catches_up_to = self.catches_up_to.max(clock.map(|clock| clock.min(caught_up)));
         }
-        // G may have gone back since.
+        // The grid's clock may have gone back since.
         let catches_up_to = self.catches_up_to.zip(clock).map(|(until, clock)| until.min(clock));
         let counts_from = old.map(|old| catches_up_to.map_or(old, |until| until.max(old)));
         let Some(from) = counts_from.filter(|&from| newest > from) else {

@@ -152,9 +152,9 @@ impl Timeline {
     pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<NextTarget> {
         let has_begun = until.is_some_and(|until| self.has_begun(until));
         if let Some(until) = until.filter(|_| has_begun) {
-            let asked = self.pending.iter().filter_map(|ask| ask.time_ns).min();
-            let oldest = until - MAX_LOOK_BACK;
-            self.forget(asked.map_or(oldest, |asked| asked.min(oldest)));
+            let oldest_request = self.pending.iter().filter_map(|ask| ask.time_ns).min();
+            let look_back = until - MAX_LOOK_BACK;
+            self.forget(oldest_request.map_or(look_back, |time| time.min(look_back)));
         }
         while let Some(&PendingRequest { number, time_ns }) = self.pending.front() {
             let due = match time_ns {
@@ -168,7 +168,7 @@ impl Timeline {
                     ..NextTarget::at(due)
                 });
             }
-            // G may have gone back: a stream was closed, or its latency changed.
+            // The grid's clock may have gone back: a stream was closed, or its latency changed.
             let refusal = match time_ns.map(|time| self.judge_ahead(time)) {
                 _ if self.waited_for().next().is_none() => Refusal::Closed,
                 Some(Err(refusal)) => refusal,

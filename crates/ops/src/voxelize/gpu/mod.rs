@@ -62,11 +62,11 @@ fn spec_for_device(config: &VoxelizeConfig) -> Result<Spec, ConfigError> {
     match (spec.plan.fields.len(), spec.outputs.len()) {
         (0..=params::MAX_FIELDS, 0..=params::MAX_CHANNELS) => Ok(spec),
         (0..=params::MAX_FIELDS, channels) => refused(format!(
-            "{channels} channels are too many (on CUDA at most {})",
+            "{channels} channels are too many (allowed on a GPU: at most {})",
             params::MAX_CHANNELS
         )),
         (fields, _) => refused(format!(
-            "they are computed from {fields} fields beside x, y and z (on CUDA at most {})",
+            "they are computed from {fields} fields beside x, y and z (allowed on a GPU: at most {})",
             params::MAX_FIELDS
         )),
     }

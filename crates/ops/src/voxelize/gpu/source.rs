@@ -217,7 +217,9 @@ pub enum DeviceInputError {
     #[error(transparent)]
     Field(#[from] DeviceCloudError),
     /// More clouds or points than the kernels can count.
-    #[error("{clouds} clouds of {points} points are too many (at most 65535 clouds, and 2^32 - 1 points in all)")]
+    #[error(
+        "{clouds} clouds of {points} points are too many (allowed: at most 65535 clouds, and 2^32 - 2 points in all)"
+    )]
     TooMany {
         /// The number of clouds.
         clouds: usize,
