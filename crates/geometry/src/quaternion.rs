@@ -59,6 +59,23 @@ pub fn to_matrix<R: Real>([x, y, z, w]: Quaternion<R>) -> [[R; 3]; 3] {
     ]
 }
 
+/// The product of two unit quaternions: the rotation `b`, and then `a`. The product of a quaternion and its
+/// [`conjugate`] has the vector part 0, without rounding.
+pub fn product<R: Real>([ax, ay, az, aw]: Quaternion<R>, [bx, by, bz, bw]: Quaternion<R>) -> Quaternion<R> {
+    [
+        (aw * bx + ax * bw) + (ay * bz - az * by),
+        (aw * by + ay * bw) + (az * bx - ax * bz),
+        (aw * bz + az * bw) + (ax * by - ay * bx),
+        (aw * bw - ax * bx) - (ay * by + az * bz),
+    ]
+}
+
+/// The unit quaternion of the inverse rotation.
+pub fn conjugate<R: Real>([x, y, z, w]: Quaternion<R>) -> Quaternion<R> {
+    let zero = R::from_f64(0.0);
+    [zero - x, zero - y, zero - z, w]
+}
+
 /// The unit quaternion of a rotation vector, radians.
 pub fn from_rotvec<R: Real>(vector: [R; 3]) -> Quaternion<f64> {
     let [x, y, z] = vector.map(R::to_f64);
@@ -82,6 +99,22 @@ pub fn to_rotvec<R: Real>(q: Quaternion<f64>) -> [R; 3] {
 mod tests {
     use super::*;
     use crate::vector::dot;
+
+    #[test]
+    fn a_product_is_one_rotation_after_the_other() {
+        let (a, b) = (unit([0.1, -0.4, 0.3, 0.8]), unit([-0.7, 0.2, 0.1, -0.3]));
+        let of_product = to_matrix::<f64>(product(a, b));
+        let (first, then) = (to_matrix(b), to_matrix(a));
+        for (i, row) in of_product.iter().enumerate() {
+            for (j, value) in row.iter().enumerate() {
+                let expected: f64 = (0..3).map(|k| then[i][k] * first[k][j]).sum();
+                assert!((value - expected).abs() < 1e-15, "{of_product:?}");
+            }
+        }
+        let [x, y, z, w] = product(conjugate(a), a);
+        assert_eq!([x, y, z], [0.0; 3]);
+        assert!((w - 1.0).abs() < 1e-15);
+    }
 
     #[test]
     fn a_rotation_matrix_comes_back_from_its_quaternion() {

@@ -20,6 +20,7 @@ pub mod latency;
 mod layout;
 pub mod map;
 pub mod offsets;
+pub mod pose;
 pub mod resample;
 pub mod voxelize;
 

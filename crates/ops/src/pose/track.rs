@@ -1,0 +1,301 @@
+//! The samples of a stream of poses, and the pose at a time between them.
+
+use super::PoseConfig;
+use crate::ConfigError;
+use robocache_geometry::RigidTransform;
+use robocache_geometry::quaternion::{Quaternion, conjugate, from_rotvec, product, to_rotvec};
+use robocache_geometry::vector::norm;
+use robocache_time::ms_to_ns;
+use std::collections::VecDeque;
+
+/// Number of values of a pose: a position and a quaternion.
+pub(super) const POSE_VALUES: usize = 7;
+/// Greatest number of samples that a track keeps: a minute at 1 kHz.
+const MAX_SAMPLES: usize = 60_000;
+/// Norms of a quaternion that is a rotation.
+const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+/// Greatest coordinate of a position, metres.
+const MAX_DISTANCE: f64 = 1e8;
+
+/// The poses of a moving frame over time, from the samples of a stream.
+#[derive(Debug)]
+pub struct PoseTrack {
+    max_gap: Option<i64>,
+    extrapolate: i64,
+    reset: i64,
+    /// Samples in the order of their times, each time once.
+    samples: VecDeque<Sample>,
+    /// Time from which on no sample has been forgotten, ns.
+    kept_from: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    time_ns: i64,
+    position: [f64; 3],
+    rotation: Quaternion<f64>,
+}
+
+/// Outcome of pushing a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PushedPose {
+    /// The sample is kept.
+    Kept,
+    /// The sample is dropped: poses of its time have been used already, and would change.
+    Late,
+    /// The sample is kept. The clock was set back, so all earlier samples are forgotten.
+    Jumped,
+    /// The sample is dropped: the value with this index is not finite, or is a coordinate beyond 1e8 m.
+    BadValue(usize, f64),
+    /// The sample is dropped: its quaternion has this norm.
+    BadNorm(f64),
+}
+
+/// A pose between two samples, or after the last one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PoseAt {
+    /// The transform from the moving frame to its parent.
+    pub pose: RigidTransform<f64>,
+    /// Time since the newest sample at or before it, ns.
+    pub age_ns: i64,
+    /// True if the pose is that of the newest sample, which is older.
+    pub is_extrapolated: bool,
+}
+
+/// The reason why there is no pose at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPose {
+    /// No sample has come.
+    #[error("no pose has come yet")]
+    Empty,
+    /// The time is this much, ns, before the oldest sample that is kept.
+    #[error("the first pose is {:.3} s later", robocache_time::ns_to_s(*.0))]
+    Before(i64),
+    /// The samples before and after the time are this far apart, ns.
+    #[error("the poses around it are {:.3} s apart (`max_gap_ms`)", robocache_time::ns_to_s(*.0))]
+    Gap(i64),
+    /// The time is this much, ns, after the newest sample.
+    #[error("the newest pose is {:.3} s older (`extrapolate_ms`)", robocache_time::ns_to_s(*.0))]
+    After(i64),
+}
+
+impl PoseTrack {
+    /// Makes a track without samples.
+    ///
+    /// # Errors
+    /// The first key of `config` whose value is not allowed, the value, and the allowed values.
+    pub fn new(config: &PoseConfig) -> Result<Self, ConfigError> {
+        config.validate("poses")?;
+        Ok(Self {
+            max_gap: config.max_gap_ms.map(ms_to_ns),
+            extrapolate: ms_to_ns(config.extrapolate_ms),
+            reset: ms_to_ns(config.reset_ms),
+            samples: VecDeque::new(),
+            kept_from: i64::MIN,
+        })
+    }
+
+    /// Takes a sample: a position, metres, and a quaternion x, y, z, w, which is divided by its norm. Of two samples of one time,
+    /// the later one stays.
+    pub fn push(&mut self, time_ns: i64, position: [f64; 3], rotation: [f64; 4]) -> PushedPose {
+        let values = position.iter().chain(&rotation);
+        let is_bad = |(i, value): &(usize, f64)| !value.is_finite() || *i < 3 && value.abs() > MAX_DISTANCE;
+        if let Some((i, value)) = values.copied().enumerate().find(is_bad) {
+            return PushedPose::BadValue(i, value);
+        }
+        let norm = norm(rotation);
+        if !NORMS.contains(&norm) {
+            return PushedPose::BadNorm(norm);
+        }
+        let sample = Sample {
+            time_ns,
+            position,
+            rotation: rotation.map(|component| component / norm),
+        };
+        if self
+            .newest_ns()
+            .is_some_and(|newest| newest.saturating_sub(time_ns) > self.reset)
+        {
+            self.samples.clear();
+            self.samples.push_back(sample);
+            self.kept_from = i64::MIN;
+            return PushedPose::Jumped;
+        }
+        if time_ns < self.kept_from {
+            return PushedPose::Late;
+        }
+        match self.samples.binary_search_by_key(&time_ns, |sample| sample.time_ns) {
+            Ok(i) => self.samples[i] = sample,
+            Err(i) => self.samples.insert(i, sample),
+        }
+        if self.samples.len() > MAX_SAMPLES {
+            self.samples.pop_front();
+        }
+        PushedPose::Kept
+    }
+
+    /// Time of the newest sample, ns.
+    pub fn newest_ns(&self) -> Option<i64> {
+        self.samples.back().map(|sample| sample.time_ns)
+    }
+
+    /// The pose at a time, less `anchor`, a point in the parent frame. Positions change linearly between two samples, and rotations
+    /// at a constant speed about one axis, the shorter way round.
+    ///
+    /// The anchor is subtracted from the samples' positions, so that a pose near it has the same bits wherever the anchor is.
+    ///
+    /// # Errors
+    /// [`NoPose`].
+    pub fn at(&self, time_ns: i64, anchor: [f64; 3]) -> Result<PoseAt, NoPose> {
+        let after = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
+        let next = self.samples.get(after);
+        let Some(before) = after.checked_sub(1).map(|before| self.samples[before]) else {
+            return Err(next.map_or(NoPose::Empty, |next| {
+                NoPose::Before(next.time_ns.saturating_sub(time_ns))
+            }));
+        };
+        let age_ns = time_ns.saturating_sub(before.time_ns);
+        let from = |sample: &Sample| std::array::from_fn(|axis| sample.position[axis] - anchor[axis]);
+        let here: [f64; 3] = from(&before);
+        let held = |is_extrapolated| PoseAt {
+            pose: RigidTransform::new(before.rotation, here),
+            age_ns,
+            is_extrapolated,
+        };
+        if age_ns == 0 {
+            return Ok(held(false));
+        }
+        let Some(next) = next else {
+            return match age_ns <= self.extrapolate {
+                true => Ok(held(true)),
+                false => Err(NoPose::After(age_ns)),
+            };
+        };
+        let gap = next.time_ns.saturating_sub(before.time_ns);
+        if self.max_gap.is_some_and(|max| gap > max) {
+            return Err(NoPose::Gap(gap));
+        }
+        let part = age_ns as f64 / gap as f64;
+        let there: [f64; 3] = from(next);
+        let position = std::array::from_fn(|axis| here[axis] + part * (there[axis] - here[axis]));
+        let turn: [f64; 3] = to_rotvec(product(conjugate(before.rotation), next.rotation));
+        let rotation = product(before.rotation, from_rotvec(turn.map(|component| part * component)));
+        Ok(PoseAt {
+            pose: RigidTransform::new(rotation, position),
+            age_ns,
+            is_extrapolated: false,
+        })
+    }
+
+    /// Forgets the samples that no pose at or after `time_ns` needs. Samples from before it are late from then on.
+    pub fn forget_before(&mut self, time_ns: i64) {
+        self.kept_from = self.kept_from.max(time_ns);
+        while self.samples.get(1).is_some_and(|second| second.time_ns <= time_ns) {
+            self.samples.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::f64::consts::{FRAC_PI_2, FRAC_PI_4};
+
+    const NONE: [f64; 4] = [0.0, 0.0, 0.0, 1.0];
+
+    fn track(config: PoseConfig) -> PoseTrack {
+        let input = "base".into();
+        PoseTrack::new(&PoseConfig { input, ..config }).unwrap()
+    }
+
+    /// The quaternion of a rotation about z.
+    fn about_z(angle: f64) -> [f64; 4] {
+        [0.0, 0.0, (angle / 2.0).sin(), (angle / 2.0).cos()]
+    }
+
+    #[test]
+    fn a_pose_between_two_samples() {
+        let mut track = track(PoseConfig::default());
+        track.push(0, [1.0, 2.0, 3.0], NONE);
+        // The quaternion is of norm 2, and stands for the same rotation as its opposite.
+        track.push(
+            100,
+            [2.0, 2.0, 1.0],
+            about_z(FRAC_PI_2).map(|component| -2.0 * component),
+        );
+        let at = track.at(50, [1.0, 0.0, 0.0]).unwrap();
+        assert_eq!((at.age_ns, at.is_extrapolated), (50, false));
+        assert_eq!(at.pose.translation, [0.5, 2.0, 2.0]);
+        let [[cos, minus_sin, _], ..] = at.pose.rotation;
+        assert!((cos - FRAC_PI_4.cos()).abs() < 1e-15 && (minus_sin + FRAC_PI_4.sin()).abs() < 1e-15);
+        assert_eq!(track.at(100, [0.0; 3]).unwrap().pose.translation, [2.0, 2.0, 1.0]);
+    }
+
+    #[test]
+    fn a_frame_that_does_not_turn_keeps_its_bits() {
+        let mut track = track(PoseConfig::default());
+        let rotation = [0.3, -0.5, 0.1, 0.7];
+        for time in [0, 7, 50] {
+            track.push(time, [0.1, 0.2, 0.3], rotation);
+        }
+        let first = track.at(0, [0.0; 3]).unwrap().pose;
+        for time in 1..=50 {
+            assert_eq!(track.at(time, [0.0; 3]).unwrap().pose, first);
+        }
+    }
+
+    #[test]
+    fn times_without_a_pose() {
+        let mut track = track(PoseConfig {
+            max_gap_ms: Some(1e-3),
+            extrapolate_ms: 2e-5,
+            ..PoseConfig::default()
+        });
+        assert_eq!(track.at(0, [0.0; 3]), Err(NoPose::Empty));
+        track.push(1000, [0.0; 3], NONE);
+        track.push(2001, [0.0; 3], NONE);
+        assert_eq!(track.at(999, [0.0; 3]), Err(NoPose::Before(1)));
+        assert_eq!(track.at(1500, [0.0; 3]), Err(NoPose::Gap(1001)));
+        assert_eq!(track.at(2022, [0.0; 3]), Err(NoPose::After(21)));
+        assert!(track.at(2021, [0.0; 3]).unwrap().is_extrapolated);
+    }
+
+    #[test]
+    fn samples_that_come_late_or_again_or_can_t_be() {
+        let mut track = track(PoseConfig {
+            reset_ms: 1e-3,
+            ..PoseConfig::default()
+        });
+        assert_eq!(track.push(2000, [2.0, 0.0, 0.0], NONE), PushedPose::Kept);
+        assert_eq!(track.push(1000, [0.0; 3], NONE), PushedPose::Kept);
+        assert_eq!(track.push(2000, [1.0, 0.0, 0.0], NONE), PushedPose::Kept);
+        assert_eq!(track.at(1500, [0.0; 3]).unwrap().pose.translation, [0.5, 0.0, 0.0]);
+        track.forget_before(1200);
+        assert_eq!(track.push(1199, [0.0; 3], NONE), PushedPose::Late);
+        assert_eq!(track.at(1200, [0.0; 3]).unwrap().pose.translation, [0.2, 0.0, 0.0]);
+        assert_eq!(track.push(999, [0.0; 3], NONE), PushedPose::Jumped);
+        assert_eq!(track.newest_ns(), Some(999));
+        assert_eq!(track.push(1000, [0.0, 1e9, 0.0], NONE), PushedPose::BadValue(1, 1e9));
+        assert_eq!(track.push(1000, [0.0; 3], [0.0; 4]), PushedPose::BadNorm(0.0));
+        let PushedPose::BadValue(6, value) = track.push(1000, [0.0; 3], [0.0, 0.0, 1.0, f64::NAN]) else {
+            panic!("a NaN is a pose");
+        };
+        assert!(value.is_nan());
+    }
+
+    #[test]
+    fn a_world_that_is_moved_changes_no_bit() {
+        let places = |shift: f64| {
+            let mut track = track(PoseConfig::default());
+            let anchor = [0.5 + shift, 0.0, -shift];
+            for (i, time) in [0, 10, 33].into_iter().enumerate() {
+                let x = 0.125 * i as f64;
+                track.push(time, [x + shift, x * x, x - shift], about_z(x));
+            }
+            (0..33)
+                .map(|time| track.at(time, anchor).unwrap().pose)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(places(0.0), places(131_072.0));
+    }
+}
