@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 HEADERS = pathlib.Path("target/layout")
-OPERATIONS = ("fuse", "kinematics", "resample", "voxelize")
+OPERATIONS = ("fuse", "kinematics", "map", "resample", "voxelize")
 # `-Wswitch` is for the header alone: nvcc reports the warnings of the kernels themselves.
 KERNELS = """
 #include "shim.h"

@@ -27,8 +27,9 @@ else:
 
 CLANG = "clang-22"
 VERSION = "22.1.8"
-# Files without images for AMD GPUs. The kernels of kinematics for 6 and 7 joints spill registers on gfx10 and gfx11.
-WITHOUT_IMAGES = {"kinematics"}
+# Files without images for AMD GPUs. The kernels of kinematics for 6 and 7 joints spill registers on gfx10 and gfx11. No node
+# runs those of maps yet.
+WITHOUT_IMAGES = {"kinematics", "map"}
 HERE = pathlib.Path(__file__).resolve().parent
 KERNELS = HERE.parent
 # A generic architecture stands for its whole family, so that fewer images are needed. It needs ROCm 6.4 or newer.

@@ -10,6 +10,7 @@ mod device;
 mod driver;
 mod fuse;
 mod kinematics;
+mod map;
 mod resample;
 mod support;
 mod voxelize;

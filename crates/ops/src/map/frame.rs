@@ -22,6 +22,8 @@ pub struct DepthFrame<'a> {
     pub pose: RigidTransform<f64>,
     /// The depth image.
     pub depth: DepthImage<'a>,
+    /// Depths that are used.
+    pub range: DepthRange,
     /// Red, green and blue of each pixel, by rows. `None`: no colour.
     pub rgb: Option<&'a [[u8; 3]]>,
 }
@@ -49,6 +51,7 @@ pub enum DistanceAlong {
 /// A frame as the loop over cells reads it.
 pub(super) struct PreparedFrame<'a> {
     pub camera: Pinhole,
+    pub range: DepthRange,
     pub from_grid: RigidTransform<f32>,
     /// Depths, metres; minus infinity where there is none, so that every cell lies behind the surface.
     depths: Vec<f32>,
@@ -62,7 +65,8 @@ impl<'a> PreparedFrame<'a> {
     ///
     /// # Panics
     /// If an image does not have the camera's number of pixels.
-    pub(super) fn new(frame: &DepthFrame<'a>, range: DepthRange, distance: DistanceAlong) -> Self {
+    pub(super) fn new(frame: &DepthFrame<'a>, distance: DistanceAlong) -> Self {
+        let range = frame.range;
         let usable = |depth: f32| {
             let is_used = depth > 0.0 && depth >= range.min_m && depth < range.max_m;
             if is_used { depth } else { f32::NEG_INFINITY }
@@ -80,6 +84,7 @@ impl<'a> PreparedFrame<'a> {
         assert!(frame.rgb.is_none_or(|rgb| rgb.len() == pixels), "number of colours");
         Self {
             camera: frame.camera,
+            range,
             from_grid: frame.pose.inverse().rounded(),
             depths,
             ratios: match distance {

@@ -6,6 +6,7 @@
 mod camera;
 mod distance;
 mod frame;
+pub mod gpu;
 mod occupancy;
 mod tsdf;
 mod volume;

@@ -4,7 +4,7 @@
 //! passes the cell, or an image shows a surface behind it. Rays walk in integers, and hits and misses are sets, so that threads
 //! change no bit. The order of the points of a sensor does: of those that end in one cell, only the ray of the first one walks.
 
-use super::frame::{DepthFrame, DepthRange, DistanceAlong, PreparedFrame};
+use super::frame::{DepthFrame, DistanceAlong, PreparedFrame};
 use super::volume::{Bits, Shape, Window, check_voxel_size, words_of_run};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
@@ -41,8 +41,6 @@ pub struct ImageConfig {
     pub band_m: f32,
     /// Direction in which distances are measured.
     pub distance: DistanceAlong,
-    /// Depths that are used.
-    pub depth: DepthRange,
 }
 
 /// Points that a sensor measured from one place.
@@ -210,8 +208,8 @@ impl Occupancy {
     }
 
     /// Moves the log-odds of each known cell towards 0 by `steps` / 1024, so that a cell that is not seen any more is forgotten.
-    pub fn fade(&mut self, steps: u16) {
-        let steps = i32::from(steps);
+    pub fn fade(&mut self, steps: u32) {
+        let steps = i32::try_from(steps).unwrap_or(i32::MAX);
         self.state
             .par_iter_mut()
             .filter(|state| **state != UNKNOWN)
@@ -245,7 +243,7 @@ impl Occupancy {
         let shape = self.window.shape();
         let (words, [xs, ys, zs]) = (words_of_run(shape), &self.centres);
         for frame in frames {
-            let frame = PreparedFrame::new(frame, config.depth, config.distance);
+            let frame = PreparedFrame::new(frame, config.distance);
             (0..shape.runs()).into_par_iter().for_each(|run| {
                 let column = [xs[run / ys.len()], ys[run % ys.len()]];
                 let (hits, passed) = (
@@ -465,7 +463,7 @@ multiversion! {
         hits: &[AtomicU64],
         passed: &[AtomicU64],
     ) {
-        let depths = [config.depth.min_cell_m, config.depth.max_m + config.band_m];
+        let depths = [frame.range.min_cell_m, frame.range.max_m + config.band_m];
         frame.camera.project_run(&frame.from_grid, column, centres, depths, |cell, seen| {
             let distance = frame.distance(&seen);
             if distance >= -config.band_m {
@@ -522,7 +520,7 @@ impl ImageConfig {
         if !(1e-6..=1e3).contains(&band) {
             return refused("band_m", format!("{band} (allowed: 0.000001 to 1000 m)"));
         }
-        self.depth.validate()
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 //! A cell is projected into each frame, in the order of the frames, so that neither threads nor the backend change a bit. The
 //! state is integers: see [`fuse`].
 
-use super::frame::{DepthFrame, DepthRange, DistanceAlong, PreparedFrame};
+use super::frame::{DepthFrame, DistanceAlong, PreparedFrame};
 use super::volume::{Bits, Shape, Window, check_voxel_size};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
@@ -12,6 +12,8 @@ use rayon::prelude::*;
 const TRUNCATION: f32 = 32_767.0;
 /// A weight of 1 in the state of a cell.
 const WEIGHT_ONE: u32 = 256;
+/// Greatest weight of a cell, in frames of weight 1.
+const MAX_WEIGHT: u32 = 128;
 
 /// Weight of a frame in the mean of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +35,6 @@ pub struct TsdfConfig {
     pub weight: FrameWeight,
     /// Greatest weight of a cell, 1 to 128. It bounds how much a cell's past counts against a new frame.
     pub max_weight: u32,
-    /// Depths that are used.
-    pub depth: DepthRange,
 }
 
 /// Signed distances of the cells of a volume, fused from all frames so far.
@@ -85,7 +85,7 @@ impl Tsdf {
     pub fn integrate(&mut self, frames: &[DepthFrame<'_>]) {
         let frames: Vec<_> = frames
             .iter()
-            .map(|frame| PreparedFrame::new(frame, self.config.depth, self.config.distance))
+            .map(|frame| PreparedFrame::new(frame, self.config.distance))
             .collect();
         let Shape([.., z]) = self.window.shape();
         let (config, window, [xs, ys, zs]) = (&self.config, self.window, &self.centres);
@@ -112,19 +112,21 @@ impl Tsdf {
     }
 
     /// Takes the part `factor / 65536` of each cell's weight away, rounded up, so that a cell that is not seen any more is forgotten.
-    pub fn fade(&mut self, factor: u16) {
-        let faded = |weight: u32| weight - ((weight * u32::from(factor) + 0xffff) >> 16);
+    /// This is done `times` times.
+    ///
+    /// # Panics
+    /// If `factor` is more than 65,536.
+    pub fn fade(&mut self, factor: u32, times: u64) {
+        let faded = faded_weights(factor, times);
         self.state.par_iter_mut().for_each(|state| {
             let (_, weight) = unpack(*state);
-            let left = faded(weight);
+            let left = u32::from(faded[weight as usize]);
             *state = if left == 0 { 0 } else { (*state & 0xffff) | left << 16 };
         });
         self.color.par_iter_mut().for_each(|color| {
-            let left = faded(u32::from(color[3])) as u16;
-            *color = if left == 0 {
-                [0; 4]
-            } else {
-                [color[0], color[1], color[2], left]
+            *color = match faded[usize::from(color[3])] {
+                0 => [0; 4],
+                left => [color[0], color[1], color[2], left],
             };
         });
     }
@@ -162,23 +164,49 @@ impl Tsdf {
         &self.state
     }
 
+    /// The colour of each slot, red, green and blue in 1/256, and the weight of the colour in 1/256. Empty without colour.
+    pub fn color(&self) -> &[[u16; 4]] {
+        &self.color
+    }
+
     /// The distance and the weight of a cell.
     fn at(&self, cell: [usize; 3]) -> (i32, u32) {
         unpack(self.state[self.window.slot(cell)])
     }
 }
 
+/// The rest of each weight, up to the greatest, after the part `factor / 65536` is taken away `times` times.
+fn faded_weights(factor: u32, mut times: u64) -> Vec<u16> {
+    assert!(factor <= 1 << 16, "part {factor} / 65536");
+    let weights = 0..=MAX_WEIGHT * WEIGHT_ONE;
+    // What is left after 1, 2, 4, ... times.
+    let mut once: Vec<u16> = weights
+        .clone()
+        .map(|weight| (weight - (weight * factor).div_ceil(1 << 16)) as u16)
+        .collect();
+    let mut left: Vec<u16> = weights.map(|weight| weight as u16).collect();
+    while times > 0 {
+        if times % 2 == 1 {
+            left.iter_mut().for_each(|weight| *weight = once[usize::from(*weight)]);
+        }
+        once = once.iter().map(|&weight| once[usize::from(weight)]).collect();
+        times /= 2;
+    }
+    left
+}
+
 impl TsdfConfig {
-    fn validate(&self) -> Result<(), ConfigError> {
+    /// Checks every value.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let truncation = self.truncation_m;
         if !(1e-6..=1e3).contains(&truncation) {
             return refused("truncation_m", format!("{truncation} (allowed: 0.000001 to 1000 m)"));
         }
         let weight = self.max_weight;
-        if !(1..=128).contains(&weight) {
-            return refused("max_weight", format!("{weight} (allowed: 1 to 128)"));
+        if !(1..=MAX_WEIGHT).contains(&weight) {
+            return refused("max_weight", format!("{weight} (allowed: 1 to {MAX_WEIGHT})"));
         }
-        self.depth.validate()
+        Ok(())
     }
 
     /// Weight of a frame in 1/256 for a cell, whose `1 / z` is `inverse`.
@@ -249,7 +277,7 @@ multiversion! {
         let truncation = config.truncation_m;
         let scale = TRUNCATION / truncation;
         let max_weight = config.max_weight * WEIGHT_ONE;
-        let depths = [config.depth.min_cell_m, config.depth.max_m + truncation];
+        let depths = [frame.range.min_cell_m, frame.range.max_m + truncation];
         frame.camera.project_run(&frame.from_grid, column, centres, depths, |cell, seen| {
             let distance = frame.distance(&seen);
             if distance < -truncation {

@@ -1,7 +1,15 @@
 //! Log-odds against a walk of one ray at a time in exact fractions, and rays whose cells a reader can count.
 
 use super::*;
+use crate::map::frame::DepthRange;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Depths that are used.
+const RANGE: DepthRange = DepthRange {
+    min_m: 0.1,
+    max_m: 5.0,
+    min_cell_m: 0.3,
+};
 
 const SHAPE: Shape = Shape([8, 8, 70]);
 const HIT: i16 = 868;
@@ -287,16 +295,12 @@ fn a_wall_in_a_depth_image() {
         camera,
         pose: robocache_geometry::RigidTransform::new([0.0, 0.0, 0.0, 1.0], [0.1, 0.1, 0.0]),
         depth: crate::map::DepthImage::Float32(&depths),
+        range: RANGE,
         rgb: None,
     };
     let image = ImageConfig {
         band_m: 0.1,
         distance: DistanceAlong::Axis,
-        depth: DepthRange {
-            min_m: 0.1,
-            max_m: 5.0,
-            min_cell_m: 0.3,
-        },
     };
     let mut volume = Occupancy::new(&config(), Shape([1, 1, 10]), 0.2).unwrap();
     volume.scan_images(&[frame, frame], &image);
@@ -334,11 +338,6 @@ fn configurations_that_are_refused() {
     let image = ImageConfig {
         band_m: f32::NAN,
         distance: DistanceAlong::Axis,
-        depth: DepthRange {
-            min_m: 0.1,
-            max_m: 5.0,
-            min_cell_m: 0.3,
-        },
     };
     assert_eq!(
         image.validate().unwrap_err().to_string(),
@@ -372,7 +371,7 @@ fn log_odds_fade_to_0_and_stay_known() {
         known(&volume),
         states([([0, 0, 0], MISS + 400), ([1, 0, 0], HIT - 400)])
     );
-    volume.fade(u16::MAX);
+    volume.fade(u32::MAX);
     assert_eq!(known(&volume), states([([0, 0, 0], 0), ([1, 0, 0], 0)]));
     assert_eq!(volume.probability([0; 3]), Some(0.5));
 }

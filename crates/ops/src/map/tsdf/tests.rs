@@ -2,8 +2,15 @@
 
 use super::*;
 use crate::map::camera::Pinhole;
-use crate::map::frame::DepthImage;
+use crate::map::frame::{DepthImage, DepthRange};
 use robocache_geometry::RigidTransform;
+
+/// Depths that are used.
+const RANGE: DepthRange = DepthRange {
+    min_m: 0.1,
+    max_m: 5.0,
+    min_cell_m: 0.05,
+};
 
 const SHAPE: Shape = Shape([20, 24, 70]);
 
@@ -13,11 +20,6 @@ fn config() -> TsdfConfig {
         distance: DistanceAlong::Axis,
         weight: FrameWeight::Constant,
         max_weight: 64,
-        depth: DepthRange {
-            min_m: 0.1,
-            max_m: 5.0,
-            min_cell_m: 0.05,
-        },
     }
 }
 
@@ -76,7 +78,7 @@ fn oracle(volume: &Tsdf, frames: &[DepthFrame<'_>], [x, y, z]: [usize; 3]) -> (i
         let inverse = 1.0 / pz;
         let u = (camera.focal_px[0] * (px * inverse) + camera.principal_px[0] + 0.5).floor();
         let v = (camera.focal_px[1] * (py * inverse) + camera.principal_px[1] + 0.5).floor();
-        let is_seen = pz > config.depth.min_cell_m
+        let is_seen = pz > frame.range.min_cell_m
             && (0.0..camera.width as f32).contains(&u)
             && (0.0..camera.height as f32).contains(&v);
         if !is_seen {
@@ -88,7 +90,7 @@ fn oracle(volume: &Tsdf, frames: &[DepthFrame<'_>], [x, y, z]: [usize; 3]) -> (i
             DepthImage::UInt16(raw, unit) => f32::from(raw[pixel]) * unit,
             DepthImage::Float32(depths) => depths[pixel],
         };
-        if !(depth >= config.depth.min_m && depth < config.depth.max_m) {
+        if !(depth >= frame.range.min_m && depth < frame.range.max_m) {
             continue;
         }
         let mut signed = depth - pz;
@@ -168,6 +170,7 @@ fn every_cell_is_what_one_cell_at_a_time_gives() {
                 } else {
                     DepthImage::Float32(depths)
                 },
+                range: RANGE,
                 rgb: with_color.then_some(rgb),
             })
             .collect();
@@ -204,6 +207,7 @@ fn a_plane() {
         camera: camera(),
         pose: looking([-0.6, 0.03, 0.03], [1.0, 0.0, 0.0]),
         depth: DepthImage::Float32(&depths),
+        range: RANGE,
         rgb: None,
     };
     let shape = Shape([40, 3, 3]);
@@ -236,6 +240,7 @@ fn the_weight_is_limited() {
         },
         pose: looking([-0.95, 0.05, 0.05], [1.0, 0.0, 0.0]),
         depth: DepthImage::Float32(depth),
+        range: RANGE,
         rgb: None,
     };
     let config = TsdfConfig {
@@ -289,6 +294,7 @@ fn a_volume_that_moves() {
             camera,
             pose: looking(position, [1.0, 0.2, 0.1]),
             depth: DepthImage::Float32(&depths),
+            range: RANGE,
             rgb: None,
         }
     };
@@ -346,17 +352,34 @@ fn a_cell_that_is_not_seen_is_forgotten() {
         },
         pose: looking([-0.95, 0.05, 0.05], [1.0, 0.0, 0.0]),
         depth: DepthImage::Float32(&[1.0]),
+        range: RANGE,
         rgb: Some(&[[10, 20, 30]]),
     };
     let mut volume = Tsdf::new(config(), Shape([1; 3]), 0.1, true).unwrap();
     volume.integrate(&[frame]);
     let distance = volume.distance_m([0; 3]);
     assert_eq!((volume.weight([0; 3]), volume.rgb([0; 3])), (1.0, Some([10, 20, 30])));
-    volume.fade(1 << 14);
+    volume.fade(1 << 14, 1);
     assert_eq!((volume.weight([0; 3]), volume.distance_m([0; 3])), (0.75, distance));
-    volume.fade(u16::MAX);
+    volume.fade(1 << 16, 1);
     assert_eq!(
         (volume.weight([0; 3]), volume.distance_m([0; 3]), volume.rgb([0; 3])),
         (0.0, None, None)
     );
+}
+
+#[test]
+fn forgetting_many_times_at_once_is_one_time_after_the_other() {
+    for factor in [0, 1, 9000, 1 << 16] {
+        let one_by_one =
+            |times: u64, weight: u32| (0..times).fold(weight, |weight, _| weight - (weight * factor).div_ceil(1 << 16));
+        for times in [0, 1, 2, 3, 7, 100] {
+            let left = faded_weights(factor, times);
+            assert_eq!(left.len(), (128 << 8) + 1);
+            for weight in [0, 1, 255, 256, 12_345, 128 << 8] {
+                assert_eq!(u32::from(left[weight as usize]), one_by_one(times, weight));
+            }
+        }
+    }
+    assert!(faded_weights(1, u64::MAX).iter().all(|&left| left == 0));
 }
