@@ -51,5 +51,6 @@ mod work;
 pub use config::{KinematicsConfig, KinematicsEntry, Product};
 pub use error::InputError;
 pub use operation::Kinematics;
+pub(crate) use places::check_order_of_pose;
 pub use robocache_kinematics::{Chain, ChainSource, Frame, InverseConfig};
 pub use rows::{Implausible, Reason, RefusedRow, Unnamed};

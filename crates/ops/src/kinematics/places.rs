@@ -185,7 +185,7 @@ const LAST_LETTERS: [u8; 7] = *b"xyzxyzw";
 
 /// Refuses the names of a pose's values if they name joints, or if their last letters tell another order than x y z, x
 /// y z w. An example is a quaternion w x y z. Accepts names whose last letters tell no order.
-pub(super) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Result<(), InputError> {
+pub(crate) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Result<(), InputError> {
     let Some(names) = fields.get(..LAST_LETTERS.len()) else {
         return Ok(());
     };

@@ -15,7 +15,9 @@
 //! ```
 
 mod config;
+mod message;
 mod track;
 
 pub use config::PoseConfig;
+pub use message::{PoseError, for_each_pose};
 pub use track::{NoPose, PoseAt, PoseTrack, PushedPose};

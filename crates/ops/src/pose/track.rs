@@ -5,7 +5,7 @@ use crate::ConfigError;
 use robocache_geometry::RigidTransform;
 use robocache_geometry::quaternion::{Quaternion, conjugate, from_rotvec, product, to_rotvec};
 use robocache_geometry::vector::norm;
-use robocache_time::ms_to_ns;
+use robocache_time::{is_stamp_in_range, ms_to_ns};
 use std::collections::VecDeque;
 
 /// Number of values of a pose: a position and a quaternion.
@@ -25,8 +25,8 @@ pub struct PoseTrack {
     reset: i64,
     /// Samples in the order of their times, each time once.
     samples: VecDeque<Sample>,
-    /// Time from which on no sample has been forgotten, ns.
-    kept_from: i64,
+    /// Time from which on no pose has been used, ns.
+    unused_from: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +41,12 @@ struct Sample {
 pub enum PushedPose {
     /// The sample is kept.
     Kept,
-    /// The sample is dropped: poses of its time have been used already, and would change.
+    /// The sample is late: poses of its time have been used already. It is kept for later ones.
     Late,
+    /// The sample is dropped: one of its time is there already.
+    Again,
+    /// The sample is dropped: its stamp, ns, is out of range.
+    BadStamp(i64),
     /// The sample is kept. The clock was set back, so all earlier samples are forgotten.
     Jumped,
     /// The sample is dropped: the value with this index is not finite, or is a coordinate beyond 1e8 m.
@@ -91,13 +95,16 @@ impl PoseTrack {
             extrapolate: ms_to_ns(config.extrapolate_ms),
             reset: ms_to_ns(config.reset_ms),
             samples: VecDeque::new(),
-            kept_from: i64::MIN,
+            unused_from: i64::MIN,
         })
     }
 
     /// Takes a sample: a position, metres, and a quaternion x, y, z, w, which is divided by its norm. Of two samples of one time,
-    /// the later one stays.
+    /// the first one stays.
     pub fn push(&mut self, time_ns: i64, position: [f64; 3], rotation: [f64; 4]) -> PushedPose {
+        if !is_stamp_in_range(time_ns) {
+            return PushedPose::BadStamp(time_ns);
+        }
         let values = position.iter().chain(&rotation);
         let is_bad = |(i, value): &(usize, f64)| !value.is_finite() || *i < 3 && value.abs() > MAX_DISTANCE;
         if let Some((i, value)) = values.copied().enumerate().find(is_bad) {
@@ -118,20 +125,21 @@ impl PoseTrack {
         {
             self.samples.clear();
             self.samples.push_back(sample);
-            self.kept_from = i64::MIN;
+            self.unused_from = i64::MIN;
             return PushedPose::Jumped;
         }
-        if time_ns < self.kept_from {
+        let is_late = time_ns < self.unused_from;
+        if is_late && self.samples.front().is_none_or(|oldest| time_ns < oldest.time_ns) {
             return PushedPose::Late;
         }
         match self.samples.binary_search_by_key(&time_ns, |sample| sample.time_ns) {
-            Ok(i) => self.samples[i] = sample,
+            Ok(_) => return PushedPose::Again,
             Err(i) => self.samples.insert(i, sample),
         }
         if self.samples.len() > MAX_SAMPLES {
             self.samples.pop_front();
         }
-        PushedPose::Kept
+        if is_late { PushedPose::Late } else { PushedPose::Kept }
     }
 
     /// Time of the newest sample, ns.
@@ -187,9 +195,18 @@ impl PoseTrack {
         })
     }
 
-    /// Forgets the samples that no pose at or after `time_ns` needs. Samples from before it are late from then on.
+    /// Begins anew after a clock was set back, so that stamps after `until` are of the former clock. If a sample has such a stamp,
+    /// all are forgotten. No sample is late from then on.
+    pub(crate) fn jump(&mut self, until: i64) {
+        if self.newest_ns().is_some_and(|newest| newest > until) {
+            self.samples.clear();
+        }
+        self.unused_from = i64::MIN;
+    }
+
+    /// Forgets the samples that no pose at or after `time_ns` needs. Samples from before that time are late from then on.
     pub fn forget_before(&mut self, time_ns: i64) {
-        self.kept_from = self.kept_from.max(time_ns);
+        self.unused_from = self.unused_from.max(time_ns);
         while self.samples.get(1).is_some_and(|second| second.time_ns <= time_ns) {
             self.samples.pop_front();
         }
@@ -263,19 +280,23 @@ mod tests {
     #[test]
     fn samples_that_come_late_or_again_or_can_t_be() {
         let mut track = track(PoseConfig {
-            reset_ms: 1e-3,
+            reset_ms: 2e-3,
             ..PoseConfig::default()
         });
-        assert_eq!(track.push(2000, [2.0, 0.0, 0.0], NONE), PushedPose::Kept);
-        assert_eq!(track.push(1000, [0.0; 3], NONE), PushedPose::Kept);
         assert_eq!(track.push(2000, [1.0, 0.0, 0.0], NONE), PushedPose::Kept);
+        assert_eq!(track.push(1000, [0.0; 3], NONE), PushedPose::Kept);
+        assert_eq!(track.push(2000, [5.0, 0.0, 0.0], NONE), PushedPose::Again);
         assert_eq!(track.at(1500, [0.0; 3]).unwrap().pose.translation, [0.5, 0.0, 0.0]);
         track.forget_before(1200);
-        assert_eq!(track.push(1199, [0.0; 3], NONE), PushedPose::Late);
+        assert_eq!(track.push(999, [5.0; 3], NONE), PushedPose::Late);
         assert_eq!(track.at(1200, [0.0; 3]).unwrap().pose.translation, [0.2, 0.0, 0.0]);
-        assert_eq!(track.push(999, [0.0; 3], NONE), PushedPose::Jumped);
-        assert_eq!(track.newest_ns(), Some(999));
+        // A pose that comes too late for those of its time is not too late for later ones.
+        assert_eq!(track.push(1100, [0.1, 0.0, 0.0], NONE), PushedPose::Late);
+        assert_eq!(track.at(1550, [0.0; 3]).unwrap().pose.translation, [0.55, 0.0, 0.0]);
+        assert_eq!(track.push(-1, [0.0; 3], NONE), PushedPose::Jumped);
+        assert_eq!(track.newest_ns(), Some(-1));
         assert_eq!(track.push(1000, [0.0, 1e9, 0.0], NONE), PushedPose::BadValue(1, 1e9));
+        assert_eq!(track.push(i64::MAX, [0.0; 3], NONE), PushedPose::BadStamp(i64::MAX));
         assert_eq!(track.push(1000, [0.0; 3], [0.0; 4]), PushedPose::BadNorm(0.0));
         let PushedPose::BadValue(6, value) = track.push(1000, [0.0; 3], [0.0, 0.0, 1.0, f64::NAN]) else {
             panic!("a NaN is a pose");
