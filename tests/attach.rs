@@ -286,9 +286,9 @@ fn what_can_t_be_attached_is_counted_and_the_rest_goes_on() {
         .data
         .copy_from(&[0; 32]);
     bad.push(other_type);
-    let mut other_place = grid(5);
-    form::origin_m.set(&mut other_place.header, [1.0, 0.0, 0.0]);
-    bad.push(other_place);
+    let mut no_place = grid(5);
+    form::origin_m.set(&mut no_place.header, [1.0]);
+    bad.push(no_place);
     bad.push(cloud(6, 2));
     let mut lists = Message::default();
     lists.rows = 2;
@@ -316,6 +316,33 @@ fn what_can_t_be_attached_is_counted_and_the_rest_goes_on() {
     assert_eq!(faults(&large, "fuse: input `lidar`"), 1);
     send(&mut large, &mut sink, "lidar", &grid(0));
     assert_eq!(faults(&large, "fuse: input `lidar`"), 1);
+}
+
+#[test]
+fn the_corner_of_a_map_that_moves_goes_along_with_each_message() {
+    let mut graph = graph(&fuse("window: 2,", "{ input: map }")).unwrap();
+    let mut sink = Keeper::default();
+    send(&mut graph, &mut sink, "arm", &sample(0, &[0.0]));
+    for (ms, x) in [(0, 0.5), (10, 0.5), (20, 0.75), (30, 0.75)] {
+        let mut moved = grid(ms);
+        form::origin_m.set(&mut moved.header, [x, 0.0, -1.0]);
+        send(&mut graph, &mut sink, "map", &moved);
+    }
+    let sent = send(&mut graph, &mut sink, "arm", &sample(30 * MS, &[0.0]));
+    let corners = |output: &str, key: &str| -> Vec<Vec<f64>> {
+        let of_output = sent.iter().filter(|(name, _)| name == output);
+        of_output
+            .map(|(_, message)| match message.header.get(key) {
+                Some(MetadataRef::ListFloat(metres)) => metres.to_vec(),
+                other => panic!("`{key}` is {other:?}"),
+            })
+            .collect()
+    };
+    let still = |x: f64| vec![x, 0.0, -1.0];
+    let expected = [still(0.5), vec![0.5, 0.0, -1.0, 0.75, 0.0, -1.0], still(0.75)];
+    assert_eq!(corners("grids", "origin_m"), expected);
+    assert_eq!(corners("observation", "grids.origin_m"), expected);
+    assert_eq!(faults(&graph, "fuse: input `map`"), 0);
 }
 
 #[test]

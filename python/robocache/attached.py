@@ -60,6 +60,7 @@ class Attached:
             raise IndexError(f"message {index} of {count} of {self.name!r}")
         index %= count
         stamp = int(self.timestamps_ns[index])
+        metadata = self._metadata_of(index, count)
         if "grid_offsets" in self.metadata:
             offsets = messages.integers(self.metadata, "grid_offsets", count + 1)
             if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
@@ -68,19 +69,26 @@ class Attached:
             total = int(offsets[-1])
             columns = {name: _rows(name, column, total)[rows] for name, column in self.columns.items()}
             kind = Voxels if "coords" in columns else Cloud
-            return kind.of_columns(columns, self.metadata, stamp)
+            return kind.of_columns(columns, metadata, stamp)
         values = messages.get(self.columns, "", self.name)
         if values.size % count:
             raise MessageError(f"{self.name} has {values.size} values for {count} messages")
         values = values.reshape(count, -1)[index]
         if "grid_shape" in self.metadata:
-            return Voxels.of_columns({"": values}, self.metadata, stamp)
+            return Voxels.of_columns({"": values}, metadata, stamp)
         shape = messages.integers(self.metadata, "shape")[1:]
         if any(n < 0 for n in shape) or math.prod(shape.tolist()) != values.size:
             raise MessageError(
                 f"{self.name}.shape is {[count, *shape.tolist()]} for {count} messages of {values.size} values"
             )
         return MessageTensor(values.reshape(shape), messages.text(self.metadata, "dtype")).numpy()
+
+    def _metadata_of(self, index: int, count: int) -> Mapping[str, Any]:
+        """Returns the metadata of message `index` of `count`: of grids that moved within the window, its own `origin_m`."""
+        origins = self.metadata.get("origin_m", ())
+        if count < 2 or len(origins) != 3 * count:
+            return self.metadata
+        return {**self.metadata, "origin_m": origins[3 * index : 3 * index + 3]}
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], name: str = "grids", *, copy: bool = True) -> Attached:

@@ -134,6 +134,9 @@ class RecordedMessages(Sequence[RecordedMessage]):
         read = [self._read(number) for number in distinct]
         _, metadata, first = read[0]
         said = {key: metadata[key] for key in _OWN_METADATA if key in metadata}
+        origins = [list(of.get("origin_m", ())) for _, of, _ in read]
+        if any(origin != origins[0] for origin in origins):
+            said["origin_m"] = [metres for origin in origins for metres in origin]
         columns = {key: np.concatenate([arrays[key] for *_, arrays in read]) for key in first}
         fields: list[str] = metadata.get("fields", [])
         if "" not in first or fields:

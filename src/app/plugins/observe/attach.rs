@@ -297,6 +297,15 @@ impl Input {
             return;
         };
         pass_on(header, &form.header);
+        // The corner of a map moves. If it does within the window, each message has its own.
+        let mut corners = members.clone().map(|message| corner(&message.header));
+        let first = corners.next().unwrap_or_default();
+        if !corners.all(|corner| corner == first) {
+            let corners = members.clone().flat_map(|message| corner(&message.header));
+            form::origin_m.set(header, corners.copied());
+        } else if !first.is_empty() {
+            form::origin_m.set(header, first);
+        }
         if layout.columns != form.columns {
             layout.columns.clone_from(&form.columns);
         }
@@ -326,6 +335,11 @@ impl Input {
                 .set(std::iter::once(rows as i64).chain(form.shape.iter().copied()));
         }
     }
+}
+
+/// The corner of a message's grid, metres; empty if the message is not a grid.
+fn corner(header: &Header) -> &[f64] {
+    form::origin_m.get(header).unwrap_or_default()
 }
 
 /// Copies the keys that describe the form of a message, which are the same in all messages of a stream.
@@ -406,7 +420,7 @@ impl Form {
         let (form, own) = (&self.header, &*message.header);
         let keys = [
             (form::channels.name, form::channels.get(form) == form::channels.get(own)),
-            (form::origin_m.name, form::origin_m.get(form) == form::origin_m.get(own)),
+            (form::origin_m.name, corner(form).len() == corner(own).len()),
             (
                 form::voxel_size_m.name,
                 form::voxel_size_m.get(form) == form::voxel_size_m.get(own),
