@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo record replay view sensors hub offline lerobot test check check-always check-format check-prose check-licences check-dataflows check-layout check-kernels check-hip clippy doc \
   advisories check-engine test-rust test-gpu test-emulator test-python test-policies test-lerobot test-view archive test-archive python python-policies python-view kernels kernels-hip emulator emulator-plain build accuracy bench bench-gpu bench-modes \
-  bench-voxels bench-loader bench-lerobot bench-view view-picture kinematics-picture profile-gpu clean-out
+  bench-voxels bench-loader bench-lerobot bench-view view-picture kinematics-picture map-picture profile-gpu clean-out
 
 demo: build python out/policy.onnx
 	@rm -f out/report.json
@@ -50,6 +50,10 @@ view-picture: build python python-view out/policy.onnx
 # The picture of docs/kinematics.md.
 kinematics-picture: build python
 	ROBOCACHE_PICTURE=$(CURDIR)/docs/images/kinematics.svg dora run examples/kinematics.yml --log-level info
+
+# The picture of docs/map.md.
+map-picture: build python
+	ROBOCACHE_PICTURE=$(CURDIR)/docs/images/map.svg dora run examples/map.yml --log-level info
 
 # Sensors of one's own: docs/sensors.md.
 sensors: build

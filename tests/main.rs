@@ -20,6 +20,7 @@ mod graph;
 mod group;
 #[cfg(all(feature = "cuda", feature = "hip"))]
 mod hip_fallback;
+mod map;
 #[cfg(feature = "mcap")]
 mod mcap;
 mod messages;

@@ -176,6 +176,21 @@ def test_voxels_of_every_layout(draw, layout):
     assert len(set(colours)) == 3
 
 
+@pytest.mark.parametrize("product", ["occupancy_percent", "esdf", "tsdf"])
+def test_of_a_map_the_obstacles_are_drawn(draw, product):
+    occupied = np.zeros((2, 3, 4), bool)
+    occupied[tuple(CELLS.T)] = True
+    # Cells that are free and not known; distances to obstacles; those that no frame has seen.
+    values = {
+        "occupancy_percent": np.where(occupied, 70, np.where(np.indices((2, 3, 4))[2] == 0, 40, -1)).astype(np.int8),
+        "esdf": np.where(occupied, 0, 1.5).astype(np.float32),
+        "tsdf": np.where(occupied, -0.01, 4.0).astype(np.float32),
+    }[product]
+    said = GRID | {"channels": [product], "timestamp_ns": WALL, "shape": [1, 2, 3, 4]}
+    seen = draw(event(pa.array(values.ravel()), said))
+    assert seen("/space/no\\ frame/input", "voxel_indices") == [(WALL, CELLS.tolist())]
+
+
 def test_what_is_attached_is_drawn_once_at_its_own_time(draw):
     said = {"channels": ["occupancy"], "shape": [2, 1, 2, 3, 4], **GRID}
     columns = {"grids": np.repeat(np.float32([0, 1]), 24)}

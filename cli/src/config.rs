@@ -7,6 +7,7 @@ use robocache::ops::align::AlignConfig;
 use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
 use robocache::ops::kinematics::KinematicsConfig;
+use robocache::ops::map::MapConfig;
 use robocache::ops::voxelize::VoxelizeConfig;
 use robocache::stream::Selection;
 use robocache_sim::config::SimConfig;
@@ -18,7 +19,16 @@ use std::rc::Rc;
 
 /// Order in which the sections of a configuration without `plugins:` run. Each section can take the outputs of earlier sections, as
 /// the nodes of a dataflow can.
-pub const ORDER: [&str; 7] = ["clock", "kinematics", "voxelize", "fuse", "align", "group", "resample"];
+pub const ORDER: [&str; 8] = [
+    "clock",
+    "kinematics",
+    "voxelize",
+    "map",
+    "fuse",
+    "align",
+    "group",
+    "resample",
+];
 
 /// Section of a configuration, with its values as they were read.
 #[derive(Clone)]
@@ -28,6 +38,7 @@ pub enum Section {
     Clock(ClockConfig),
     Group(GroupingConfig),
     Kinematics(KinematicsConfig),
+    Map(MapConfig),
     Record(RecordConfig),
     Replay(ReplayConfig),
     Resample,
@@ -204,6 +215,7 @@ impl Plugin for LoggedPlugin {
             "clock" => Section::Clock(context.config()?),
             "group" => Section::Group(context.config()?),
             "kinematics" => Section::Kinematics(context.config()?),
+            "map" => Section::Map(context.config()?),
             "record" => Section::Record(context.config()?),
             "replay" => Section::Replay(context.config()?),
             "resample" => Section::Resample,

@@ -112,6 +112,21 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
                         .map(|it| (it.input.clone(), it.latency_ms + later_ms)),
                 );
             }
+            Section::Map(config) => {
+                let mut outputs = config.outputs.iter().map(|product| operation.output(product.name()));
+                let later_ms = outputs
+                    .find_map(|output| latency_ms(operations, &output))
+                    .unwrap_or(0.0);
+                let frames = config
+                    .inputs
+                    .iter()
+                    .map(|it| (it.input.clone(), it.latency_ms + later_ms));
+                let poses = config
+                    .poses
+                    .values()
+                    .map(|it| (it.input.clone(), it.latency_ms + later_ms));
+                taken.extend(frames.chain(poses));
+            }
             Section::Kinematics(config) => {
                 for entry in &config.entries {
                     let mut outputs = entry.outputs().map(|output| operation.output(&output));
@@ -129,6 +144,11 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
         .iter()
         .flat_map(|operation| match &operation.section {
             Section::Voxelize(_) => vec![operation.output("voxels")],
+            Section::Map(config) => config
+                .outputs
+                .iter()
+                .map(|product| operation.output(product.name()))
+                .collect(),
             Section::Kinematics(config) => config.outputs().map(|output| operation.output(&output)).collect(),
             _ => Vec::new(),
         })
@@ -140,14 +160,20 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 
-/// Returns the `latency_ms` of the modality or attached stream that takes `made`, an output of another operation; `None` if no
-/// modality and no attached stream takes this output.
+/// Returns the `latency_ms` of the modality, attached stream or map that takes `made`, an output of another operation; `None` if
+/// none of them takes this output.
 fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {
             let attached = config.attach.iter().map(|attach| (&attach.input, attach.latency_ms));
             let modalities = config.modalities.iter().map(|it| (&it.input, it.latency_ms));
             let mut taken = attached.chain(modalities).filter(|(input, _)| *input == made);
+            taken.next().map(|(_, ms)| ms)
+        }
+        Section::Map(config) => {
+            let frames = config.inputs.iter().map(|it| (&it.input, it.latency_ms));
+            let poses = config.poses.values().map(|it| (&it.input, it.latency_ms));
+            let mut taken = frames.chain(poses).filter(|(input, _)| *input == made);
             taken.next().map(|(_, ms)| ms)
         }
         _ => None,

@@ -209,7 +209,7 @@ fn what_can_not_be_tried_is_refused() {
         (
             "sim: {}",
             &[],
-            "it has nothing to try (allowed: a section of clock, kinematics, voxelize, fuse",
+            "it has nothing to try (allowed: a section of clock, kinematics, voxelize, map, fuse",
         ),
         (FUSE, &["--order", "arrival"], "no column `arrival_ns`"),
         (

@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Sections of robocache's own nodes and of its command, which may share one file.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     "align",
     "clock",
     "fuse",
     "group",
     "kinematics",
+    "map",
     "resample",
     "voxelize",
     "record",

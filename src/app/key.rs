@@ -2,7 +2,7 @@
 
 pub use super::diagnostics::key as diagnostics;
 
-use robocache_ops::{self as ops, align, clock, group, kinematics, resample, voxelize};
+use robocache_ops::{self as ops, align, clock, group, kinematics, map, resample, voxelize};
 use robocache_stream::{self as stream, form, ring};
 
 /// The name of each key, with the type of its value as dora names it.
@@ -16,6 +16,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
         clock::key::ALL,
         group::key::ALL,
         kinematics::key::ALL,
+        map::key::ALL,
         resample::key::ALL,
         voxelize::key::ALL,
         diagnostics::ALL,

@@ -119,7 +119,7 @@ fn what_is_not_of_the_language_is_refused_with_its_key_and_what_is_allowed() {
         ),
         (
             "layout: tsdf",
-            "layout: `tsdf` is not supported yet (allowed: dense, bits, coo)",
+            "layout: `tsdf` is not a layout of a grid; the section `map:` has it (allowed: dense, bits, coo)",
         ),
         (
             "layout: sparse",

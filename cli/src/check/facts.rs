@@ -8,6 +8,7 @@ use robocache::device::Dtype;
 use robocache::ops::align;
 use robocache::ops::align::{AlignConfig, FUSED, OBSERVATION, TriggerConfig};
 use robocache::ops::kinematics::{KinematicsConfig, Product};
+use robocache::ops::map::MapProduct;
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::stream::recording::Reader;
 use robocache::stream::{Message, form};
@@ -450,6 +451,22 @@ impl<'a> Streams<'a> {
             Section::Voxelize(config) => {
                 let clouds: Vec<StreamFacts> = config.inputs.iter().map(|cloud| input(&cloud.input)).collect();
                 vec![("voxels".to_owned(), StreamFacts::of_grid(config, &clouds))]
+            }
+            Section::Map(config) => {
+                let of = |product: &MapProduct| {
+                    let layout = match product {
+                        MapProduct::Bits => VoxelLayout::Bits,
+                        _ => VoxelLayout::Dense,
+                    };
+                    let (values, dtype) = product.values(config.shape);
+                    let facts = StreamFacts {
+                        kind: Some(Kind::Grid(layout)),
+                        bytes: Some((values * dtype.size()) as u64),
+                        ..StreamFacts::default()
+                    };
+                    (product.name().to_owned(), facts)
+                };
+                config.outputs.iter().map(of).collect()
             }
             Section::Observe(config) => observations(operation.plugin == "fuse", config, input),
             Section::Clock(config) => {

@@ -12,6 +12,7 @@ use robocache::device::Dtype;
 use robocache::ops::align::{AlignConfig, AttachConfig, ModalityConfig};
 use robocache::ops::group::GroupingConfig;
 use robocache::ops::kinematics::{Chain, InputError, Kinematics, KinematicsConfig};
+use robocache::ops::map::MapConfig;
 use robocache::ops::voxelize::{VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Layout, Message};
 use robocache::time::Interpolation;
@@ -70,6 +71,7 @@ pub fn check(file: &Path, operation: &Operation, input: &dyn Fn(&str) -> StreamF
         Section::Group(config) => checker.group(config),
         Section::Clock(config) => checker.found.units_of_clocks(config),
         Section::Kinematics(config) => checker.kinematics(config),
+        Section::Map(config) => checker.map(config),
         Section::Record(_) | Section::Replay(_) | Section::Resample | Section::Sim(_) => {}
     }
 }
@@ -382,6 +384,47 @@ impl Checker<'_> {
                 self.found.warn("shape", format!("{found}: `coo` or `bits` send less"));
             } else {
                 self.found.note("shape", found);
+            }
+        }
+    }
+
+    fn map(&mut self, config: &MapConfig) {
+        if config.max_wait_ms.is_none() {
+            let problem = "absent: an input that falls silent stops the map (allowed: a number of ms, after which it goes on \
+                           without that input)";
+            self.found.warn("max_wait_ms", problem.to_owned());
+        }
+        for (i, input) in config.inputs.iter().enumerate() {
+            let known = (self.input)(&input.input);
+            let (is_allowed, allowed) = match (&input.camera, &known.kind) {
+                (_, None) => continue,
+                (None, kind) => (
+                    matches!(kind, Some(Kind::Cloud(_))),
+                    "point clouds, or depth images with `camera`",
+                ),
+                (Some(camera), kind) => {
+                    let pixels = camera.width * camera.height;
+                    (
+                        *kind == Some(Kind::Samples(pixels)),
+                        "depth images of the size in `camera`",
+                    )
+                }
+            };
+            if let Some(kind) = known.kind.filter(|_| !is_allowed) {
+                let problem = format!("`{}` is wired to {} (allowed: {allowed})", input.input, kind.in_words());
+                self.found.error(&format!("inputs[{i}].input"), problem);
+            }
+        }
+        for (name, pose) in &config.poses {
+            let known = (self.input)(&pose.input);
+            let is_allowed = matches!(known.kind, None | Some(Kind::Samples(7 | 13)));
+            if let Some(kind) = known.kind.filter(|_| !is_allowed && pose.from.is_none()) {
+                let problem = format!(
+                    "`{}` is wired to {} (allowed: samples of 7 values, x y z and a quaternion, or 13 with velocities)",
+                    pose.input,
+                    kind.in_words()
+                );
+                self.found.error(&format!("poses.{name}.input"), problem);
             }
         }
     }

@@ -45,6 +45,25 @@ voxelize:
     - { input: lidar, from: { columns: [points.x, points.y, points.z], stamp: header.stamp },
         extrinsic: { translation_m: [0, 0, 1], rotation_xyzw: [0, 0, 0, 1] } }
     - { input: rear }
+map:
+  frame: world
+  voxel_size_m: 0.1
+  shape: [8, 8, 8]
+  origin_m: [0, 0, 0]
+  emit_every: 2
+  max_wait_ms: 50
+  reset_ms: 1000
+  poses:
+    base: { input: odometry, from: { columns: [pose.position, pose.orientation] }, latency_ms: 1, max_gap_ms: 50, extrapolate_ms: 5,
+            reset_ms: 1000 }
+  inputs:
+    - { input: depth, latency_ms: 1, pose: base, extrinsic: { translation_m: [0, 0, 1], rotation_xyzw: [0, 0, 0, 1] },
+        camera: { width: 4, height: 3, focal_px: [2, 2], principal_px: [1.5, 1], unit_m: 0.001, depth_m: [0.1, 5], min_cell_m: 0.05 } }
+    - { input: rear, from: { columns: [points.x, points.y, points.z], stamp: header.stamp } }
+  tsdf: { truncation_m: 0.4, distance: axis, weight: constant, max_weight: 64, decay: { period_ms: 100, part: 0.1 } }
+  occupancy: { hit: 0.7, miss: 0.4, clamp: [0.1, 0.9], max_range_m: 10, band_m: 0.1, decay: { period_ms: 100, part: 0.1 } }
+  esdf: { from: occupancy, max_distance_m: 2, slice_m: [0, 1] }
+  outputs: [tsdf, esdf_slice]
 fuse:
   rate_hz: 50
   window: 4

@@ -335,7 +335,9 @@ def _frame(of: rc.Voxels | rc.Cloud) -> str:
 def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:
     """Returns the cells that have points, [V, 3], and their first channel other than occupancy, else their height."""
     more = [c for c, channel in enumerate(grid.channels) if channel != "occupancy"]
-    if grid.layout == "dense" and not {"occupancy", "count"} & set(grid.channels):
+    if (of_map := _obstacles(grid)) is not None:
+        cells = np.argwhere(of_map)
+    elif grid.layout == "dense" and not {"occupancy", "count"} & set(grid.channels):
         cells = np.argwhere((grid.dense() != 0).any(axis=0))
     else:
         cells = grid.occupied()
@@ -344,6 +346,20 @@ def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:
     if grid.layout == "coo":
         return cells, grid.features[:, more[0]]
     return cells, grid.values[more[0]][tuple(cells.T)]
+
+
+def _obstacles(grid: rc.Voxels) -> np.ndarray | None:
+    """Returns the mask of the obstacles of a map's product, [X, Y, Z]; None for another grid."""
+    if grid.layout != "dense":
+        return None
+    match grid.channels:
+        case ("occupancy_percent",):
+            return grid.dense()[0] > 50
+        case ("esdf" | "esdf_slice",):
+            return grid.dense()[0] == 0
+        case ("tsdf",):
+            return np.abs(grid.dense()[0]) < max(grid.voxel_size_m)
+    return None
 
 
 def _shaded(values: np.ndarray) -> np.ndarray:

@@ -44,6 +44,7 @@ mod clock;
 mod fuse;
 mod group;
 mod kinematics;
+mod map;
 mod observe;
 mod record;
 mod replay;
@@ -56,6 +57,7 @@ pub use clock::ClockPlugin;
 pub use fuse::FusePlugin;
 pub use group::GroupPlugin;
 pub use kinematics::KinematicsPlugin;
+pub use map::MapPlugin;
 pub use record::{RecordConfig, RecordPlugin};
 pub use replay::{ReplayConfig, ReplayPlugin, Speed};
 pub use resample::ResamplePlugin;
@@ -73,6 +75,7 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
         Box::new(FusePlugin::default()),
         Box::new(GroupPlugin::default()),
         Box::new(KinematicsPlugin::default()),
+        Box::new(MapPlugin::default()),
         Box::new(RecordPlugin::default()),
         Box::new(ReplayPlugin::default()),
         Box::new(ResamplePlugin::default()),

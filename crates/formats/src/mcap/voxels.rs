@@ -27,6 +27,11 @@ impl Grid {
         self.shape.iter().copied().fold(1, usize::saturating_mul)
     }
 
+    /// The longest edge of a cell, m.
+    fn edge(&self) -> f64 {
+        self.size_m.iter().copied().fold(0.0, f64::max)
+    }
+
     /// Returns the centre of a cell, m, by its indices along the axes.
     fn centre(&self, cell: [f64; 3]) -> [f32; 3] {
         std::array::from_fn(|axis| (self.origin_m[axis] + (cell[axis] + 0.5) * self.size_m[axis]) as f32)
@@ -67,7 +72,7 @@ pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
             false
         }
         (_, _, Some(values)) if values.len() == grid.cells().checked_mul(names.len())? && !names.is_empty() => {
-            dense(&grid, values, names.len(), &mut points);
+            dense(&grid, values, names, &mut points);
             true
         }
         _ => return None,
@@ -83,16 +88,54 @@ pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     Some(())
 }
 
-/// Appends the centres and channels of the cells of `[C, X, Y, Z]` that have a value other than 0.
-fn dense(grid: &Grid, values: Values<'_>, channels: usize, points: &mut Vec<f32>) {
-    let cells = grid.cells();
+/// Appends the centres and channels of the cells of `[C, X, Y, Z]` that have a value other than 0. Of a product of a map, they are
+/// the cells of obstacles.
+fn dense(grid: &Grid, values: Values<'_>, names: &[String], points: &mut Vec<f32>) {
+    let (cells, channels, edge) = (grid.cells(), names.len(), grid.edge() as f32);
+    let is_point = |value: f32| match names {
+        [name] if name == "occupancy_percent" => value > 50.0,
+        [name] if name == "esdf" || name == "esdf_slice" => value == 0.0,
+        [name] if name == "tsdf" => value.abs() < edge,
+        _ => value != 0.0,
+    };
     let mut floats = vec![0.0; values.len()];
     values.to_f32(&mut floats);
     for cell in 0..cells {
         let of_cell = || (0..channels).map(|channel| floats[channel * cells + cell]);
-        if of_cell().any(|value| value != 0.0) {
+        if of_cell().any(is_point) {
             points.extend(grid.centre_of(cell));
             points.extend(of_cell());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_map_the_obstacles_are_points() {
+        let grid = Grid {
+            origin_m: [0.0; 3],
+            size_m: [0.5; 3],
+            shape: [1, 1, 5],
+        };
+        let heights = |name: &str, values: [f32; 5]| {
+            let mut points = Vec::new();
+            dense(&grid, Values::from_f32(&values), &[name.to_owned()], &mut points);
+            points
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|point| point[2])
+                .collect::<Vec<f32>>()
+        };
+        assert_eq!(
+            heights("occupancy_percent", [-1.0, 40.0, 50.0, 51.0, 97.0]),
+            [1.75, 2.25]
+        );
+        assert_eq!(heights("esdf", [0.5, 0.0, 0.5, 1.0, 0.0]), [0.75, 2.25]);
+        assert_eq!(heights("tsdf", [1.0, 0.4, -0.2, -0.7, 1.0]), [0.75, 1.25]);
+        assert_eq!(heights("mean_z", [1.0, 0.0, -0.2, 0.0, 0.0]), [0.25, 1.25]);
     }
 }

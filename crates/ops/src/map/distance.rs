@@ -191,9 +191,9 @@ fn least(rows: &[[i32; TILE]], i: usize, [from, to]: [usize; 2]) -> ([i32; TILE]
     (best.map(|square| square.min(FAR)), [first as usize, last as usize])
 }
 
-/// The distance in metres of a squared distance in cells, or of `limit` if that is less.
-pub fn metres(square: i32, limit: u32, voxel_size_m: f32) -> f32 {
-    (square.min(limit as i32) as f32).sqrt() * voxel_size_m
+/// The distance in metres of a squared distance in cells.
+pub fn metres(square: i32, voxel_size_m: f32) -> f32 {
+    (square as f32).sqrt() * voxel_size_m
 }
 
 /// The greatest squared distance, in cells, that is not above `max_distance_m`, which is 0 or more. The quotient of the two numbers may be less than
@@ -265,12 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn metres_are_clamped_in_cells() {
+    fn limits_are_in_cells() {
         assert_eq!(limit_of(2.0, 0.02), 10_000);
         assert_eq!(limit_of(0.07, 0.02), 12);
         assert_eq!(limit_of(0.3, 0.1), 9);
         assert_eq!(limit_of(f64::INFINITY, 0.1), (1 << 30) - 1);
-        assert_eq!(metres(25, 100, 0.5), 2.5);
-        assert_eq!(metres(101, 100, 0.5), 5.0);
+        assert_eq!(metres(25, 0.5), 2.5);
     }
 }

@@ -3,6 +3,7 @@
 use super::camera::{Pinhole, SeenCell};
 use crate::{ConfigError, refused};
 use robocache_geometry::RigidTransform;
+use serde::Deserialize;
 
 /// Depths of a frame's pixels, by rows.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +41,11 @@ pub struct DepthRange {
 }
 
 /// The distance between a surface and a cell in front of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum DistanceAlong {
     /// Distance along the optical axis: the pixel's depth minus the cell's.
+    #[default]
     Axis,
     /// Distance along the pixel's ray.
     Ray,

@@ -8,6 +8,8 @@ use super::frame::{DepthFrame, DistanceAlong, PreparedFrame};
 use super::volume::{Bits, Shape, Window, check_voxel_size, words_of_run};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
+use std::ops::AddAssign;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A log-odds of 1 in the state of a cell.
@@ -32,14 +34,9 @@ pub struct OccupancyConfig {
     pub clamp: [f64; 2],
     /// Length of a ray, metres, beyond which it is cut: cells up to there are free, and there is no hit.
     pub max_range_m: f32,
-}
-
-/// The cells that a depth image changes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ImageConfig {
-    /// Distance from a surface, metres, up to which a cell is hit. A cell further in front is passed.
+    /// Distance from a surface in a depth image, metres, up to which a cell is hit. A cell further in front is passed.
     pub band_m: f32,
-    /// Direction in which distances are measured.
+    /// Direction in which distances from surfaces in depth images are measured.
     pub distance: DistanceAlong,
 }
 
@@ -74,6 +71,8 @@ pub struct Occupancy {
     /// Coordinates of the cells' centres along each axis, metres, from the corner of the window on.
     centres: [Vec<f32>; 3],
     max_range: f32,
+    band: f32,
+    distance: DistanceAlong,
     hit: i16,
     miss: i16,
     clamp: [i16; 2],
@@ -174,6 +173,15 @@ impl SharedBits {
     }
 }
 
+impl AddAssign for RayCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.points_in += other.points_in;
+        self.dropped_nonfinite += other.dropped_nonfinite;
+        self.rays += other.rays;
+        self.rays_clipped += other.rays_clipped;
+    }
+}
+
 impl Occupancy {
     /// Makes a volume of cells that are not known. `voxel_size_m` is the edge of a cell.
     ///
@@ -187,6 +195,8 @@ impl Occupancy {
             inverse: 1.0 / voxel_size_m as f32,
             centres: shape.centres(voxel_size_m),
             max_range: config.max_range_m,
+            band: config.band_m,
+            distance: config.distance,
             hit: log_odds(config.hit),
             miss: log_odds(config.miss),
             clamp: config.clamp.map(log_odds),
@@ -219,47 +229,38 @@ impl Occupancy {
             });
     }
 
-    /// Updates the cells with a scan: all sensors' points of one time. A cell in which a point lies is a hit, also if a ray passes
-    /// it. The cell of a sensor is passed by each of its rays.
-    pub fn scan(&mut self, bundles: &[RayBundle<'_>]) -> RayCounters {
-        let mut counters = RayCounters::default();
-        for bundle in bundles {
-            let counted = self.mark(bundle);
-            counters.points_in += bundle.points.len() as u64;
-            counters.dropped_nonfinite += counted.dropped_nonfinite;
-            counters.rays += counted.rays;
-            counters.rays_clipped += counted.rays_clipped;
-        }
-        self.apply();
-        counters
-    }
-
-    /// Updates the cells with a scan: all cameras' depth images of one time. The configuration has passed
-    /// [`validate`](ImageConfig::validate).
+    /// Updates the cells with a scan: all sensors' points and depth images of one time. A cell in which a point lies is a hit, also
+    /// if a ray passes it. The cell of a sensor is passed by each of its rays.
     ///
     /// # Panics
     /// If an image does not have the camera's number of pixels.
-    pub fn scan_images(&mut self, frames: &[DepthFrame<'_>], config: &ImageConfig) {
-        let shape = self.window.shape();
-        let (words, [xs, ys, zs]) = (words_of_run(shape), &self.centres);
+    pub fn scan(&mut self, bundles: &[RayBundle<'_>], frames: &[DepthFrame<'_>]) -> RayCounters {
+        let mut counters = RayCounters::default();
+        for bundle in bundles {
+            counters += self.mark(bundle);
+        }
         for frame in frames {
-            let frame = PreparedFrame::new(frame, config.distance);
-            (0..shape.runs()).into_par_iter().for_each(|run| {
-                let column = [xs[run / ys.len()], ys[run % ys.len()]];
-                let (hits, passed) = (
-                    &self.hits.0[run * words..][..words],
-                    &self.passed.0[run * words..][..words],
-                );
-                mark_run(config, &frame, column, zs, hits, passed);
-            });
+            self.mark_image(frame);
         }
         self.apply();
+        counters
     }
 
     /// Probability that a cell is occupied; `None` if no ray has passed or hit the cell.
     pub fn probability(&self, cell: [usize; 3]) -> Option<f64> {
         let state = self.state[self.window.slot(cell)];
         (state != UNKNOWN).then(|| 1.0 / (1.0 + (-f64::from(state) / ONE).exp()))
+    }
+
+    /// Probability that a cell with a log-odds is occupied, in percent; -1 if it is not known.
+    pub(super) fn percent_of(state: i16) -> i8 {
+        static PERCENT: LazyLock<Vec<i8>> = LazyLock::new(|| {
+            let percent = |state: i16| (100.0 / (1.0 + (-f64::from(state) / ONE).exp())).round() as i8;
+            let all = (0..=u16::MAX).map(|state| state as i16);
+            all.map(|state| if state == UNKNOWN { -1 } else { percent(state) })
+                .collect()
+        });
+        PERCENT[usize::from(state as u16)]
     }
 
     /// The cells that are occupied more likely than not.
@@ -308,6 +309,18 @@ impl Occupancy {
         };
         self.ends = ends;
         counters
+    }
+
+    /// Marks the cells that a depth image hits and passes.
+    fn mark_image(&self, frame: &DepthFrame<'_>) {
+        let shape = self.window.shape();
+        let (words, [xs, ys, zs]) = (words_of_run(shape), &self.centres);
+        let frame = PreparedFrame::new(frame, self.distance);
+        (0..shape.runs()).into_par_iter().for_each(|run| {
+            let column = [xs[run / ys.len()], ys[run % ys.len()]];
+            let [hits, passed] = [&self.hits, &self.passed].map(|bits| &bits.0[run * words..][..words]);
+            mark_run(self.band, &frame, column, zs, hits, passed);
+        });
     }
 
     /// The end of a ray in parts of a cell, and true if it is the point itself. `None` if it is not finite.
@@ -456,18 +469,18 @@ multiversion! {
     /// Marks the cells of a run along z that a depth image hits and passes. `column` is x and y of the cells' centres, `centres`
     /// their z.
     fn mark_run(
-        config: &ImageConfig,
+        band: f32,
         frame: &PreparedFrame<'_>,
         column: [f32; 2],
         centres: &[f32],
         hits: &[AtomicU64],
         passed: &[AtomicU64],
     ) {
-        let depths = [frame.range.min_cell_m, frame.range.max_m + config.band_m];
+        let depths = [frame.range.min_cell_m, frame.range.max_m + band];
         frame.camera.project_run(&frame.from_grid, column, centres, depths, |cell, seen| {
             let distance = frame.distance(&seen);
-            if distance >= -config.band_m {
-                let marks = if distance > config.band_m { passed } else { hits };
+            if distance >= -band {
+                let marks = if distance > band { passed } else { hits };
                 let word = &marks[cell / 64];
                 // One thread marks a run.
                 word.store(word.load(Ordering::Relaxed) | 1 << (cell % 64), Ordering::Relaxed);
@@ -477,17 +490,19 @@ multiversion! {
 }
 
 /// The log-odds of a probability in 1/1024.
-fn log_odds(probability: f64) -> i16 {
+pub(super) fn log_odds(probability: f64) -> i16 {
     (ONE * (probability / (1.0 - probability)).ln()).round() as i16
 }
 
 impl OccupancyConfig {
-    fn validate(&self, voxel_size_m: f64) -> Result<(), ConfigError> {
+    pub(super) fn validate(&self, voxel_size_m: f64) -> Result<(), ConfigError> {
         let Self {
             hit,
             miss,
             clamp: [least, greatest],
             max_range_m,
+            band_m,
+            distance: _,
         } = *self;
         let (low, high) = (1e-6..=0.499, 0.501..=0.999_999);
         if !high.contains(&hit) {
@@ -506,19 +521,8 @@ impl OccupancyConfig {
             let problem = format!("{max_range_m} (allowed: above 0, up to {allowed} m, {MAX_RAY_CELLS} cells)");
             return refused("max_range_m", problem);
         }
-        Ok(())
-    }
-}
-
-impl ImageConfig {
-    /// Checks every value.
-    ///
-    /// # Errors
-    /// Returns the first key whose value is not allowed, the value, and the allowed values.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        let band = self.band_m;
-        if !(1e-6..=1e3).contains(&band) {
-            return refused("band_m", format!("{band} (allowed: 0.000001 to 1000 m)"));
+        if !(1e-6..=1e3).contains(&band_m) {
+            return refused("band_m", format!("{band_m} (allowed: 0.000001 to 1000 m)"));
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::frame::{DepthFrame, DistanceAlong, PreparedFrame};
 use super::volume::{Bits, Shape, Window, check_voxel_size};
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
+use serde::Deserialize;
 
 /// Signed distance of `truncation_m` in the state of a cell.
 const TRUNCATION: f32 = 32_767.0;
@@ -16,9 +17,11 @@ const WEIGHT_ONE: u32 = 256;
 const MAX_WEIGHT: u32 = 128;
 
 /// Weight of a frame in the mean of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub enum FrameWeight {
     /// Every frame weighs 1.
+    #[default]
     Constant,
     /// A frame weighs `1 / z^2`, z being the cell's depth, metres; at least `max_weight / 256`, at most `max_weight`.
     InverseSquare,
@@ -135,6 +138,15 @@ impl Tsdf {
     pub fn distance_m(&self, cell: [usize; 3]) -> Option<f32> {
         let (distance, weight) = self.at(cell);
         (weight > 0).then(|| distance as f32 * (self.config.truncation_m / TRUNCATION))
+    }
+
+    /// Signed distance of a cell with a state, metres; the truncation, if no frame has seen the cell.
+    pub(super) fn distance_of(&self, state: u32) -> f32 {
+        let (distance, weight) = unpack(state);
+        match weight {
+            0 => self.config.truncation_m,
+            _ => distance as f32 * (self.config.truncation_m / TRUNCATION),
+        }
     }
 
     /// Weight of a cell, in frames of weight 1.

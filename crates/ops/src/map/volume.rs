@@ -97,6 +97,23 @@ impl Window {
         [place(run / ny, 0, nx), place(run % ny, 1, ny)]
     }
 
+    /// Writes a value for each cell of the box, in the order of the cells' indices, from what is in the cell's slot.
+    ///
+    /// # Panics
+    /// If `slots` or `out` does not have an entry for each cell.
+    pub(super) fn unrolled<T: Copy + Sync, U: Send>(&self, slots: &[T], out: &mut [U], value: impl Fn(T) -> U + Sync) {
+        let Shape([nx, ny, nz]) = self.shape;
+        assert_eq!(out.len(), self.shape.cells(), "number of cells");
+        let [first_x, first_y, first_z] = [0, 1, 2].map(|axis| self.first_slot(axis));
+        out.par_chunks_mut(nz).enumerate().for_each(|(run, out)| {
+            let slot = (run / ny + first_x) % nx * ny + (run % ny + first_y) % ny;
+            let (far, near) = slots[slot * nz..][..nz].split_at(first_z);
+            for (out, slot) in out.iter_mut().zip(near.iter().chain(far)) {
+                *out = value(*slot);
+            }
+        });
+    }
+
     /// Moves the box so that its first cell is `corner`, and sets the slots of the cells that enter it to `empty`. Returns the number
     /// of these cells.
     pub(super) fn move_to<T: Copy + Send + Sync>(&mut self, corner: [i64; 3], slots: &mut [T], empty: T) -> u64 {
@@ -193,6 +210,25 @@ impl Bits {
                 from < to && word >> from << (64 - (to - from)) != 0
             })
         })
+    }
+
+    /// Writes the set as bytes: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
+    ///
+    /// # Panics
+    /// If `out` does not have a byte for every 8 cells.
+    pub(super) fn pack(&self, out: &mut [u8]) {
+        assert_eq!(out.len(), self.shape.cells().div_ceil(8), "number of bytes");
+        out.fill(0);
+        for run in 0..self.shape.runs() {
+            for (i, &word) in self.run(run).iter().enumerate() {
+                let mut word = word;
+                while word != 0 {
+                    let cell = run * self.shape.0[2] + i * 64 + word.trailing_zeros() as usize;
+                    out[cell / 8] |= 1 << (cell % 8);
+                    word &= word - 1;
+                }
+            }
+        }
     }
 
     /// The words of the cells of one x and y, whose number is `x * Y + y`.

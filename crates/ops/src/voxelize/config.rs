@@ -65,9 +65,27 @@ pub struct Extrinsic {
 }
 
 impl Extrinsic {
-    /// Converts the pose to a rigid transform, which is computed in float64 and rounded to float32.
-    pub(super) fn transform(&self) -> RigidTransform<f32> {
-        RigidTransform::new(self.rotation_xyzw, self.translation_m).rounded()
+    /// Converts the pose to a rigid transform.
+    pub(crate) fn transform(&self) -> RigidTransform<f64> {
+        RigidTransform::new(self.rotation_xyzw, self.translation_m)
+    }
+
+    /// Checks every value. `at` is the place of the input in the configuration, such as `inputs[0]`.
+    pub(crate) fn validate(&self, at: &str) -> Result<(), ConfigError> {
+        let Self {
+            translation_m,
+            rotation_xyzw,
+        } = self;
+        if !translation_m.iter().all(|v| (*v as f32).is_finite()) {
+            let problem = format!("{translation_m:?} must be finite in float32");
+            return refused(format!("{at}.extrinsic.translation_m"), problem);
+        }
+        let norm = rotation_xyzw.iter().map(|v| v * v).sum::<f64>().sqrt();
+        if !(1e-6..=1e6).contains(&norm) {
+            let problem = format!("{rotation_xyzw:?} has the norm {norm} (a quaternion x, y, z, w of norm 1)");
+            return refused(format!("{at}.extrinsic.rotation_xyzw"), problem);
+        }
+        Ok(())
     }
 }
 
@@ -262,21 +280,8 @@ impl VoxelizeConfig {
                 let problem = format!("{latency_ms} is not allowed (allowed: -1e12 to 1e12 ms)");
                 return refused("latency_ms", problem);
             }
-            let Some(Extrinsic {
-                translation_m,
-                rotation_xyzw,
-            }) = extrinsic
-            else {
-                continue;
-            };
-            if !translation_m.iter().all(|v| (*v as f32).is_finite()) {
-                let problem = format!("{translation_m:?} must be finite in float32");
-                return refused("extrinsic.translation_m", problem);
-            }
-            let norm = rotation_xyzw.iter().map(|v| v * v).sum::<f64>().sqrt();
-            if !(1e-6..=1e6).contains(&norm) {
-                let problem = format!("{rotation_xyzw:?} has the norm {norm} (a quaternion x, y, z, w of norm 1)");
-                return refused("extrinsic.rotation_xyzw", problem);
+            if let Some(extrinsic) = extrinsic {
+                extrinsic.validate(&at)?;
             }
         }
         Ok(())

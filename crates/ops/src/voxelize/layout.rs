@@ -37,7 +37,8 @@ impl<'de> Deserialize<'de> for VoxelLayout {
             "dense" => return Ok(Self::Dense),
             "bits" => return Ok(Self::Bits),
             "coo" => return Ok(Self::Coo),
-            "pillars" | "tsdf" | "esdf" | "hash" => "supported yet".to_owned(),
+            "pillars" | "hash" => "supported yet".to_owned(),
+            "tsdf" | "esdf" => "a layout of a grid; the section `map:` has it".to_owned(),
             name => format!("a layout{}", did_you_mean(name, &["dense", "bits", "coo"])),
         };
         let allowed = "allowed: dense, bits, coo";

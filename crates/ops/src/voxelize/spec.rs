@@ -57,7 +57,7 @@ pub(super) struct Spec {
 impl Spec {
     pub(super) fn new(config: &VoxelizeConfig) -> Result<Self, ConfigError> {
         let grid = config.grid()?;
-        let extrinsic = |input: &super::VoxelInput| input.extrinsic.as_ref().map(super::Extrinsic::transform);
+        let extrinsic = |input: &super::VoxelInput| Some(input.extrinsic.as_ref()?.transform().rounded());
         let (plan, outputs) = plan(&config.channels);
         Ok(Self {
             coordinate_bits: [0, 1, 2].map(|axis| grid.coordinate_bits(axis)),

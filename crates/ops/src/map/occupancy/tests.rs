@@ -21,6 +21,8 @@ fn config() -> OccupancyConfig {
         miss: 0.4,
         clamp: [0.1192, 0.971],
         max_range_m: 100.0,
+        band_m: 0.1,
+        distance: DistanceAlong::Axis,
     }
 }
 
@@ -39,7 +41,7 @@ fn known(volume: &Occupancy) -> BTreeMap<[usize; 3], i16> {
 }
 
 fn scan(volume: &mut Occupancy, origin: [f32; 3], points: &[[f32; 3]]) -> RayCounters {
-    volume.scan(&[RayBundle { origin, points }])
+    volume.scan(&[RayBundle { origin, points }], &[])
 }
 
 fn states<const N: usize>(cells: [([usize; 3], i16); N]) -> BTreeMap<[usize; 3], i16> {
@@ -82,16 +84,19 @@ fn a_diagonal_crosses_faces_at_the_same_time_in_the_order_of_the_axes() {
 #[test]
 fn a_hit_beats_the_rays_that_pass() {
     let mut volume = volume();
-    volume.scan(&[
-        RayBundle {
-            origin: [0.5; 3],
-            points: &[[2.5, 0.5, 0.5]],
-        },
-        RayBundle {
-            origin: [0.5, 0.5, 0.2],
-            points: &[[4.5, 0.5, 0.2]],
-        },
-    ]);
+    volume.scan(
+        &[
+            RayBundle {
+                origin: [0.5; 3],
+                points: &[[2.5, 0.5, 0.5]],
+            },
+            RayBundle {
+                origin: [0.5, 0.5, 0.2],
+                points: &[[4.5, 0.5, 0.2]],
+            },
+        ],
+        &[],
+    );
     let expected = [
         ([0, 0, 0], MISS),
         ([1, 0, 0], MISS),
@@ -264,7 +269,7 @@ fn every_ray_passes_the_cells_of_exact_fractions() {
         };
         // The slots of the cells begin anywhere.
         volume.move_to([case - 7, 3 * case, -case]);
-        let counters = volume.scan(&[bundle]);
+        let counters = volume.scan(&[bundle], &[]);
         let (hits, passed) = oracle(&volume, &bundle);
         let in_grid = |cell: &[i64; 3]| (0..3).all(|axis| (0..SHAPE.0[axis] as i64).contains(&cell[axis]));
         let mut expected = BTreeMap::new();
@@ -298,12 +303,8 @@ fn a_wall_in_a_depth_image() {
         range: RANGE,
         rgb: None,
     };
-    let image = ImageConfig {
-        band_m: 0.1,
-        distance: DistanceAlong::Axis,
-    };
     let mut volume = Occupancy::new(&config(), Shape([1, 1, 10]), 0.2).unwrap();
-    volume.scan_images(&[frame, frame], &image);
+    volume.scan(&[], &[frame, frame]);
     let expected = [
         UNKNOWN, UNKNOWN, MISS, MISS, MISS, HIT, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
     ];
@@ -335,12 +336,9 @@ fn configurations_that_are_refused() {
     );
     let size = Occupancy::new(&config(), SHAPE, -0.1).unwrap_err().to_string();
     assert_eq!(size, "voxel_size_m: -0.1 (allowed: 0.0001 to 1000 m)");
-    let image = ImageConfig {
-        band_m: f32::NAN,
-        distance: DistanceAlong::Axis,
-    };
+    let band_m = f32::NAN;
     assert_eq!(
-        image.validate().unwrap_err().to_string(),
+        problem(OccupancyConfig { band_m, ..config() }),
         "band_m: NaN (allowed: 0.000001 to 1000 m)"
     );
 }
