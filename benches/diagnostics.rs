@@ -1,7 +1,7 @@
-//! The cost of diagnostics: `cargo bench --profile release --bench diagnostics`, one JSON line per row.
+//! Benchmark of the cost of diagnostics: `cargo bench --profile release --bench diagnostics`, one JSON line per row.
 //!
-//! A minute of a wrench at 1 kHz and camera features at 30 Hz, fused at 50 Hz, goes through a graph as in a node, with and
-//! without diagnostics. A report of the diagnostics is timed, too.
+//! A graph, as a node runs it, processes one minute of messages with and without diagnostics. The messages are a wrench at 1
+//! kHz and camera features at 30 Hz, fused at 50 Hz. The time to make one diagnostics report is measured, too.
 
 use robocache::prelude::*;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ const CONFIG: &str = "device: cpu\nplugins: [fuse: { rate_hz: 50, window: 16, ma
 const MESSAGES: i64 = 60_000;
 const RUNS: usize = 11;
 
-/// Sink that writes each message over the last, as a node whose output is not kept.
+/// Sink that keeps only the newest message: each message overwrites the one before.
 #[derive(Default)]
 struct Overwrite(Message);
 
@@ -38,8 +38,8 @@ fn message(values: usize) -> Message {
     message
 }
 
-/// Plays the minute through a graph, with or without diagnostics. Returns the mean time of a wrench's message, including due
-/// observations, and the time of one report, ns.
+/// Processes the minute of messages, with diagnostics if `is_gathered` is true. Returns the mean time per wrench message,
+/// including the observations that it makes due, and the time to make one report, both in ns.
 fn measure(is_gathered: bool) -> Result<(f64, f64), AppError> {
     let config = Config::parse(Path::new("robot.yml"), CONFIG)?;
     let app = App::new().with_config(config).add_plugins(plugins::all());

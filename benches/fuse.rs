@@ -1,8 +1,8 @@
-//! The cost of an observation: `cargo bench --profile release --bench fuse`, one JSON line per row.
+//! Benchmark of the time to make an observation: `cargo bench --profile release --bench fuse`, one JSON line per row.
 //!
-//! Twenty seconds of a robot: camera features at 30 Hz, proprioception at 500 Hz, a wrench at 1 kHz, fused at 50 Hz into
-//! windows of 16 rows. The time of an observation is from the arrival of the sample that makes it due to the last value and
-//! mask in the caller's buffers.
+//! The input is twenty seconds of a robot: camera features at 30 Hz, proprioception at 500 Hz and a wrench at 1 kHz. They are
+//! fused at 50 Hz into windows of 16 rows. The measured time begins when the sample that makes the observation due arrives. It
+//! ends when the last value and mask are in the caller's buffers.
 
 use robocache::device::{Dtype, Element, Values};
 use robocache::ops::align::{AlignConfig, Masks, Timeline, cpu};
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 const DURATION_NS: i64 = 20_000_000_000;
 const WARM_UP_NS: i64 = 2_000_000_000;
-/// Number of different rows of a stream, which repeat, so that values differ from sample to sample.
+/// Number of different samples of a stream, which are sent again and again. They make the values differ from sample to sample.
 const DIFFERENT_ROWS: usize = 97;
 
 struct SampleRows {

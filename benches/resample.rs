@@ -1,6 +1,6 @@
-//! Times resampling of trajectories in batches: one JSON line for each configuration.
+//! Benchmark of resampling batches of trajectories: one JSON line for each configuration.
 //!
-//! Inputs rotate through more memory than the caches hold, like batches of a data loader.
+//! Calls use different batches in turn, more than the caches hold, as a data loader does.
 
 #[path = "robocache-bench/src/batch.rs"]
 #[allow(dead_code)]
@@ -17,7 +17,8 @@ use std::time::Instant;
 
 const WARM_UP: usize = 20;
 const RUNS: usize = 200;
-/// Size of all inputs and outputs that calls use in turn, bytes, so that a batch has left the caches before it is used again.
+/// Size of all batches that calls use in turn, inputs and outputs, bytes. It exceeds the caches, so that a batch is read from
+/// main memory.
 const WORKING_SET: usize = 512 << 20;
 
 fn main() {

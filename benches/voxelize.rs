@@ -1,8 +1,9 @@
-//! The cost of a cloud: `cargo bench --bench voxelize`, one JSON line per row. An argument selects the rows whose names have it.
+//! Benchmark of the time to voxelize a cloud: `cargo bench --bench voxelize`, one JSON line per row. An argument selects the
+//! rows whose names contain it.
 //!
-//! Clouds are a room as a 128-beam lidar sees it, 1024 columns in firing order, the same points shuffled, and the same number
-//! of points anywhere in the grid. Eight clouds are rotated, so that none is in the cache from its last turn, and the first
-//! rounds are not counted. The time of a row is that of one cloud, from the message to the output in the caller's buffers.
+//! The clouds are a room as a 128-beam lidar sees it, 1024 columns in firing order, the same points shuffled, and as many
+//! points at random places of the grid. Eight clouds are used in turn, so that none is still in the cache. The first rounds are
+//! not counted. The time of a row is that of one cloud, from the message to the output in the caller's buffers.
 
 #[path = "robocache-bench/src/clouds.rs"]
 #[allow(dead_code)]
@@ -123,7 +124,7 @@ fn measure(name: &str, clouds: &[Message], config: &str) {
     );
 }
 
-/// Writes the clouds of the room for the peers' benchmarks: rows of x, y, z, Float32, little-endian.
+/// Writes the clouds of the room to `folder`, for the benchmarks of other libraries: rows of x, y, z, float32, little-endian.
 fn write_clouds(folder: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for step in 0..CLOUDS {

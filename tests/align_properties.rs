@@ -8,14 +8,14 @@ use robocache::ops;
 use robocache::ops::align::{AlignConfig, Aligner, Window};
 use std::collections::VecDeque;
 
-/// A random stream with its rules, and its samples (ms, values) in order of arrival.
+/// A random stream: the interpolation rule of each channel group, and its samples (ms, values) in order of arrival.
 #[derive(Clone, Debug)]
 struct RandomStream {
     dim: usize,
     latency: i64,
     reorder: i64,
     wait: bool,
-    /// Groups of channels: for each the channel at which it ends (exclusive), and its rule.
+    /// Channel groups: for each, the channel at which it ends (exclusive), and its interpolation rule.
     groups: Vec<(usize, Rule)>,
     samples: Vec<(i64, Vec<f32>)>,
 }
@@ -96,7 +96,7 @@ impl Robot {
     }
 }
 
-/// An observation of the operation or of the oracle.
+/// An observation that align or fuse made, or that the oracle expects.
 #[derive(Clone, Debug, PartialEq)]
 struct Observation {
     ms: i64,
@@ -118,7 +118,7 @@ fn look(window: &mut Window<'_>) -> Observation {
     }
 }
 
-/// Event of a stream, which is given by its index. Times of samples are in ms.
+/// Event of a stream: a sample (stream index, time in ms, values), or the stream index of a close or an open.
 #[derive(Clone, Debug)]
 enum Event {
     Sample(usize, i64, Vec<f32>),
@@ -374,7 +374,7 @@ fn robot(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = 
     })
 }
 
-/// Generates a robot whose targets are the times of its first stream's samples.
+/// Generates a configuration and its streams. Its targets are the samples of the first stream, or every second one of them.
 fn led(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Robot> {
     let triggers = [
         "{ stream: s0 }",
@@ -388,12 +388,13 @@ fn led(streams: impl Strategy<Value = RandomStream>) -> impl Strategy<Value = Ro
     })
 }
 
-/// Generates a robot with targets on the time grid, or at the samples of a stream.
+/// Generates a configuration and its streams. The targets are on the time grid, or at the samples of the first stream.
 fn any_robot(streams: impl Strategy<Value = RandomStream> + Clone) -> impl Strategy<Value = Robot> {
     prop_oneof![robot(streams.clone()), led(streams)]
 }
 
-/// Merges the streams into events: `turns` picks the stream of each event. A stream closes after its last sample.
+/// Merges the streams into one list of events. The indices `turns` pick the stream of each next event. A stream closes after
+/// its last sample.
 fn merge(robot: &Robot, turns: &[usize]) -> Vec<Event> {
     let mut queues: Vec<VecDeque<Event>> = Vec::new();
     for (i, stream) in robot.streams.iter().enumerate() {
@@ -416,7 +417,8 @@ fn merge(robot: &Robot, turns: &[usize]) -> Vec<Event> {
     events
 }
 
-/// Generates a robot and any events of its streams.
+/// Generates a configuration and random events: samples up to 60 ms late, with repeated stamps, and inputs that close and open
+/// at any time.
 fn chaos() -> impl Strategy<Value = (Robot, Vec<Event>)> {
     let any_robot = (
         robot(ordered_stream()),

@@ -1,4 +1,4 @@
-//! Operations allocate nothing once they have seen their working set.
+//! Counts the memory allocations of each operation: none is made once the operation has seen its largest messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ use robocache::stream::{
 };
 use std::sync::Arc;
 
-/// YAML keys that the sections `align:` and `fuse:` of the tests share.
+/// YAML keys that the tests use in the section `align:` as well as in `fuse:`.
 const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
     { input: camera, dim: 128, interpolation: previous, latency_ms: 33, max_age_ms: 100 },
     { input: force, dim: 6, interpolation: linear, max_gap_ms: 50, reorder_ms: 3 },
@@ -36,13 +36,13 @@ const KEYS: &str = "rate_hz: 50, window: 16, max_wait_ms: 40, modalities: [
 
 const STREAMS: [(&str, i64, usize); 3] = [("camera", 33, 128), ("force", 1, 6), ("proprio", 2, 15)];
 
-/// Seconds of the streams that warm the graph up, before allocations are counted.
+/// Range of seconds whose messages warm the graph up, before allocations are counted.
 const WARM_UP: std::ops::Range<i64> = 0..3;
-/// Seconds of the streams in which allocations are counted.
+/// Range of seconds in which allocations are counted.
 const COUNTED: std::ops::Range<i64> = 3..8;
 
-/// Samples in order of arrival, each as the index of its stream and its stamp. Every third sample of `force` overtakes its
-/// neighbour.
+/// Returns samples in order of arrival, each as the index of its stream and its stamp, ns. Every third sample of `force` has a
+/// stamp 2 ms ahead, so that the next sample is out of order.
 fn arrivals(seconds: std::ops::Range<i64>) -> impl Iterator<Item = (usize, i64)> {
     (seconds.start * 1000..seconds.end * 1000).flat_map(|ms| {
         let due = STREAMS
@@ -89,7 +89,7 @@ fn the_operations_allocate_nothing_in_steady_state() {
     assert!(observations > 4 * 380, "{observations}");
 }
 
-/// Counts the allocations of a warm graph, payloads and headers included.
+/// Counts the allocations of a graph after its warm-up. Those for published payloads and headers are included.
 fn count_allocations(mut graph: Graph) -> u64 {
     let inputs: Vec<usize> = STREAMS.iter().map(|(name, ..)| common::input(&graph, name)).collect();
     let mut messages = STREAMS.map(|(_, _, dim)| common::sample(0, &vec![0.5; dim]));
@@ -142,7 +142,7 @@ fn to_gather_diagnostics_allocates_nothing_for_a_message() {
     }
 }
 
-/// Messages have three rates, and many are in no set. One configuration also groups the sets of another group.
+/// The messages have three rates, and many of them match no set. One configuration groups the sets that another group makes.
 #[test]
 fn grouping_messages_allocates_nothing_in_steady_state() {
     let three = "queue_size: 50, inputs: [{ input: camera }, { input: force }, { input: proprio }]";
@@ -158,8 +158,8 @@ fn grouping_messages_allocates_nothing_in_steady_state() {
     }
 }
 
-/// Fuse attaches grids that it gets within the process and holds, or clouds that come from outside and are copied. The dataflow
-/// takes every output.
+/// Attaches grids that voxelize makes in the same process, or clouds that come from the dataflow and are copied. Every
+/// output is published.
 #[test]
 fn attaching_messages_allocates_nothing_in_steady_state() {
     let voxelize = |layout: &str| {
@@ -233,8 +233,8 @@ fn clocks_allocate_nothing_at_all() {
     assert_eq!(allocations(), before);
 }
 
-/// Three kinds of messages are read: a cloud with a column that nothing asks for, with nulls and times; a batch of lists; and a
-/// sample.
+/// Reads three kinds of messages: a cloud with nulls, timestamps and a text column that nothing asks for; a struct of lists;
+/// and a flat array.
 #[test]
 fn reading_messages_allocates_nothing_in_steady_state() {
     let struct_of = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef {
@@ -328,7 +328,7 @@ fn payloads_in_rings_allocate_nothing_in_steady_state() {
     assert_eq!(allocations(), before);
 }
 
-/// A message is a struct as other software sends it, and the names of its joints change their order.
+/// The message is an Arrow struct as other software sends it. The order of its joint names changes from message to message.
 #[test]
 fn selecting_from_structs_allocates_nothing_in_steady_state() {
     let structure = |columns: Vec<(&str, ArrayRef)>| -> ArrayRef { Arc::new(StructArray::try_from(columns).unwrap()) };

@@ -1,4 +1,4 @@
-//! Messages that are attached to the observations of fuse, checked by hand and to the byte.
+//! Messages that are attached to the observations of fuse: expected outputs are worked out by hand, and compared byte for byte.
 
 use crate::common::kind::kind;
 use crate::common::{Keeper, MS, Overwrite, faults, graph, graph_of, input, sample};
@@ -185,7 +185,7 @@ fn clouds_of_any_length_stand_one_after_the_other() {
     assert_eq!(integers(whole, "clouds.grid_offsets"), [0, 3, 5]);
 }
 
-/// Clouds are attached in two forms: flat with `fields`, and a struct of one row of lists.
+/// Clouds are attached in two forms: as a flat tensor with `fields`, and as an Arrow struct of one row whose columns are lists.
 #[test]
 fn flat_clouds_and_rows_of_lists_are_rows_too() {
     let flat = |ms: i64, points: usize, with_shape: bool| {
@@ -478,7 +478,7 @@ impl Plugin for ProducerPlugin {
     }
 }
 
-/// A held message stays where the earlier operation wrote it, and its memory is used again once no window needs it.
+/// A held message stays in the memory that the earlier operation wrote. That memory is reused once no window needs the message.
 #[test]
 fn a_message_of_the_same_process_is_not_copied_to_be_held() {
     let written = Rc::new(RefCell::new(Vec::new()));
@@ -621,7 +621,7 @@ fn a_device_gives_the_same_bytes() {
     }
 }
 
-/// Replays two recordings: one of the inputs, made beside fuse in one process, and one of every output.
+/// Replays two recordings: one of fuse's inputs, recorded in the process of fuse, and one of every output.
 #[test]
 fn a_replay_gives_the_same_bytes() {
     let folder = |name: &str| {
@@ -709,7 +709,7 @@ fn a_replay_gives_the_same_bytes() {
     }
 }
 
-/// Prints how long an observation takes, in memory that is used again.
+/// Prints the time that fuse takes for an observation, for different attached grids and warm buffers.
 #[test]
 #[ignore = "prints a measurement"]
 fn what_an_observation_costs() {

@@ -83,8 +83,8 @@ fn later_operations_of_the_process_take_host_time() {
     assert!(of("fused").len() >= 48);
 }
 
-/// A device's clock is estimated from the times of publication of its messages, if they have them. Times of arrival contain the
-/// delay of the transport.
+/// Estimates a device's clock from the publication times of its messages, if they have them. Arrival times would add the delay
+/// of the transport.
 #[test]
 fn the_estimate_is_of_the_times_of_publication() {
     let text = "plugins: [clock: { inputs: [{ input: imu, lock_s: 1 }] }, clock: { name: again, inputs: [{ input: imu, lock_s: 1 }] }]";
@@ -186,8 +186,8 @@ fn a_device_that_restarts_is_counted_and_published_on() {
     assert_eq!(faults(&graph, "clock: input `imu`"), 1);
 }
 
-/// Devices of 0.1 Hz to 10 kHz have outages, clocks that are set, disorder, and invalid stamps. Host time ascends all the
-/// same, and follows the estimate slowly.
+/// The devices run at 0.1 Hz to 10 kHz, with outages, clocks that are set, disorder, and invalid stamps. Within an epoch host
+/// time always ascends, and follows the estimate slowly.
 #[test]
 fn whatever_comes_host_time_goes_on_in_order() {
     let mut state = 1u64;

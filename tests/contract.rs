@@ -27,12 +27,12 @@ use robocache::device::{Placement, Values};
 use robocache::ops::align::{AlignConfig, Aligner, Attached, Notice, Refusal};
 use scenario::{Event, Scenario, Trigger};
 
-/// Number of observations after which the rest of a scenario is left out: a clock that is a day off makes millions due.
+/// Number of observations at which a scenario is cut off, since a clock that is a day ahead makes millions of targets due.
 const MOST_TARGETS: usize = 1500;
-/// Number of mismatches after which a test stops. The mismatch with the fewest events is shown.
+/// Number of mismatches after which a test stops, and shows the mismatch with the fewest events.
 const MOST_MISMATCHES: usize = 12;
 
-/// The operation under test, which gets the same events as the oracle.
+/// The aligner under test, which gets the same events as the oracle.
 struct Subject {
     aligner: Aligner,
     attached: Attached<u32>,
@@ -110,7 +110,8 @@ impl Subject {
         Some(observation)
     }
 
-    /// Number and age of the attached message of each row and stream. Checks that some row uses each message of the window.
+    /// Returns the number and the age, ns, of the attached message of each row and stream. Panics if a message of the window is
+    /// in no row.
     fn rows_of_messages(&self) -> Vec<Option<(u32, i128)>> {
         let streams = self.aligner.timeline().attached().len();
         let (index, age) = (self.attached.index(), self.attached.age_ns());
@@ -140,7 +141,7 @@ impl Subject {
     }
 }
 
-/// Result that an event has at once, apart from the observations that it makes due.
+/// Direct result of one event. The observations that the event makes due are compared separately.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Nothing,
@@ -173,7 +174,7 @@ impl Oracle {
         Outcome::Nothing
     }
 
-    /// True if an event is possible in the present state: an open stream can send and close, a closed stream can open.
+    /// True if an event is possible now: an open stream can send and close, a closed stream can open.
     fn takes(&self, event: &Event) -> bool {
         match *event {
             Event::Push(i, ..) | Event::Close(i) => self.is_open(i),
@@ -183,14 +184,15 @@ impl Oracle {
     }
 }
 
-/// The first difference from the oracle: the index of the event after which it shows, and a description.
+/// First difference between the operation and the oracle: the index of the event after which it shows, and a description.
 #[derive(Debug)]
 struct Mismatch {
     event: usize,
     what: String,
 }
 
-/// Compares the outputs of the operation with the oracle's after each event. If `lively`, also checks the bounds of `Liveness`.
+/// Runs a scenario, and compares the operation's outputs with the oracle's after each event. If `lively`, also checks the
+/// bounds of `Liveness`.
 fn compare(scenario: &Scenario, lively: bool) -> Result<Vec<Observation>, Mismatch> {
     let mut oracle = Oracle::new(scenario);
     let mut subject = Subject::new(scenario).map_err(|what| Mismatch { event: 0, what })?;
@@ -298,7 +300,7 @@ fn difference(scenario: &Scenario, expected: Option<&Observation>, came: Option<
     text
 }
 
-/// Runs a check on a scenario. A panic of the operation is a mismatch, too.
+/// Runs a check on a scenario. A panic of the operation is returned as a mismatch.
 fn caught(scenario: &Scenario, check: Check) -> Result<(), Mismatch> {
     catch_unwind(AssertUnwindSafe(|| check(scenario))).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().cloned();
@@ -312,7 +314,8 @@ fn caught(scenario: &Scenario, check: Check) -> Result<(), Mismatch> {
 
 type Check = fn(&Scenario) -> Result<(), Mismatch>;
 
-/// Shrinks a scenario to few events and little configuration for which `check` still fails.
+/// Removes events and configuration from a scenario for as long as `check` still fails. Returns the small scenario
+/// and its mismatch.
 fn shrink(mut scenario: Scenario, check: Check) -> (Scenario, Mismatch) {
     let fails = |s: &Scenario| caught(s, check).err();
     let mut mismatch = fails(&scenario).expect("a scenario that differs");
@@ -431,7 +434,7 @@ fn move_up(event: &mut Event, removed: usize) {
     }
 }
 
-/// Runs a check on random scenarios and shows the simplest mismatch.
+/// Runs a check on `cases` random scenarios. Panics with the simplest mismatch, if there is one.
 fn on_random_rigs(salt: u64, cases: u64, make: fn(&mut Random) -> Scenario, check: Check) {
     let number = |name: &str| std::env::var(name).ok().map(|v| v.parse::<u64>().expect(name));
     let seeds = match number("ROBOCACHE_CONTRACT_SEED") {
@@ -465,9 +468,9 @@ fn on_random_rigs(salt: u64, cases: u64, make: fn(&mut Random) -> Scenario, chec
     );
 }
 
-/// True if the order of arrival must not change the observations. It may change them if a stream is not waited for, or closes while
-/// other streams still send. Reading: it may also change them if a sample without `reorder_ms` comes twice, since a target that
-/// the first of the two settled may be sent already.
+/// True if the order of arrival must not change the observations. It may change them if a stream is not waited for, or closes
+/// while other streams still send. Design choice: it may also change them if a sample without `reorder_ms` comes twice, since a
+/// target that the first of the two settled may be sent already.
 fn order_is_free(scenario: &Scenario) -> bool {
     let pushes_first = scenario
         .events
@@ -482,7 +485,8 @@ fn order_is_free(scenario: &Scenario) -> bool {
         })
 }
 
-/// Checks that other orders of arrival give the observations `sent`, if `order_is_free` promises that.
+/// Replays the scenario in two other orders of arrival, and checks that the observations are still `sent`. Does
+/// nothing unless `order_is_free`.
 fn any_order_gives(scenario: &Scenario, sent: &[Observation]) -> Result<(), Mismatch> {
     for seed in 0..if order_is_free(scenario) { 2 } else { 0 } {
         let again = compare(&scenario::shuffled(scenario, &mut Random(seed)), false)?;
@@ -509,7 +513,7 @@ fn offline_every_observation_is_the_naive_one_in_any_order_of_arrival() {
     on_random_rigs(1, 300, scenario::offline, in_any_order);
 }
 
-/// Attached messages are checked, too: some streams of a scenario have messages in place of samples.
+/// Covers attached messages, too: some streams of each scenario have messages in place of samples.
 #[test]
 fn offline_every_attached_message_is_the_naive_one_in_any_order_of_arrival() {
     on_random_rigs(4, 200, |r| scenario::attached(r, scenario::offline), in_any_order);
@@ -533,14 +537,14 @@ fn online_every_observation_is_the_naive_one_and_nothing_silences_the_node() {
     on_random_rigs(2, 300, scenario::online, |scenario| compare(scenario, true).map(drop));
 }
 
-/// Scenarios have absurd stamps of streams that die or come back, first samples far ahead, and changes at run time. Streams close
-/// and open, some are slow, and every trigger is used.
+/// The scenarios have absurd stamps, first samples far ahead, streams that die, close, open or are slow, and settings that
+/// change at run time. Every trigger is used.
 #[test]
 fn with_hostile_clocks_every_observation_is_the_naive_one_and_nothing_silences_or_floods_the_node() {
     on_random_rigs(16, 600, scenario::hostile, |scenario| compare(scenario, true).map(drop));
 }
 
-/// One stream goes on. Other streams stop, close, open, and get other latencies.
+/// One stream goes on throughout. The other streams stop, close, open, and their latencies change.
 #[test]
 fn while_a_stream_goes_on_nothing_that_others_do_silences_the_node() {
     on_random_rigs(17, 300, scenario::one_steady_stream, |scenario| {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file of `head`, a hole that reads as zeros without a line break, and `tail`.
+/// Writes a sparse file: `head`, `hole` bytes that read as zeros without a line break, and `tail`.
 fn holed(folder: &Folder, head: &str, hole: i64, tail: &str) -> PathBuf {
     let path = folder.0.join("holed.csv");
     let mut file = File::create(&path).unwrap();
@@ -17,7 +17,7 @@ fn holed(folder: &Folder, head: &str, hole: i64, tail: &str) -> PathBuf {
     path
 }
 
-/// Reads a table: the stamps of its rows, and the errors.
+/// Reads a CSV table. Returns the stamps of its rows, ns, and the errors.
 fn read(path: &Path) -> (Vec<i64>, Vec<String>) {
     let mut reader = Reader::open(path, &Options::default()).unwrap();
     read_all(|message| reader.next_into(message), |_, message| message.timestamp_ns())
@@ -49,7 +49,7 @@ fn read_text(text: &str) -> (Vec<i64>, Vec<String>) {
     read(&path)
 }
 
-/// A quote that is not closed would otherwise swallow every row up to the next quote, or to the end, as text of one cell.
+/// An open quote must not turn all rows up to the next quote, or to the end of the file, into the text of one cell.
 #[test]
 fn a_quote_that_is_not_closed_costs_its_row_alone() {
     for rest in ["2,4,y\n3,5,z\n", "2,4,y\n3,5,\"z\"\n", "2,4,\"y\"\"y\"\n3,5,\"z\nz\"\n"] {

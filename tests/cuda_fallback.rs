@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Runs a process with the driver of `target/<folder>` and these environment variables, and returns the report.
+/// Runs a process with the driver of `target/<folder>` and the environment variables `settings`. Returns the report
+/// of the process.
 fn said_with(folder: &str, settings: &[(&str, &str)]) -> String {
     said("says_what_is_there", folder, settings)
 }
@@ -97,8 +98,8 @@ fn an_old_driver() {
     assert!(said.ends_with(allowed), "{said}");
 }
 
-/// Launches a kernel twice in a process, with the driver of `target/<folder>`, which says that it supports the CUDA version
-/// `version`. Returns the report of the process.
+/// Launches a kernel twice in a process with the driver of `target/<folder>`, which reports the CUDA version `version`. Returns
+/// the report of the process.
 fn launched_with(folder: &str, version: &str) -> String {
     said("launches_a_kernel", folder, &[("EMULATOR_DRIVER_VERSION", version)])
 }
@@ -128,8 +129,8 @@ fn launches_a_kernel() {
     println!("\nSAID: launched, {}", took >= 0.0);
 }
 
-/// The emulator refuses an image of a kernel that a driver of CUDA 12 could not load. It also refuses to start a kernel early if
-/// the kernel does not wait for its predecessor.
+/// The emulator refuses a kernel image that a driver of CUDA 12 could not load. It also refuses an early launch of a kernel
+/// that does not wait for the kernel before it.
 #[test]
 fn drivers_of_cuda_12_take_the_kernels_that_are_for_them() {
     if !has_drivers() {

@@ -27,7 +27,7 @@ impl Robot {
         self.graph.message(input(&self.graph, name), message, &mut self.sink);
     }
 
-    /// Advances the time by `seconds`, and wakes the operations that look at the clock.
+    /// Advances the time by `seconds`, and wakes the operations that depend on the clock.
     fn wake_after(&mut self, seconds: f64) {
         self.now += Duration::from_secs_f64(seconds);
         self.graph.wake(self.now, true, &mut self.sink).unwrap();
@@ -276,7 +276,7 @@ fn a_clock_says_where_it_stands() {
     assert!((imu.clock_skew_ppm.unwrap() - 20.0).abs() < 0.5, "{imu:?}");
 }
 
-/// A device whose stamps are off by a minute is not a fault if robocache-clock publishes them in host time.
+/// Stamps of a device that are off by a minute are not a fault if robocache-clock converts them to host time.
 #[test]
 fn a_clock_that_is_put_right_is_no_reason_to_warn() {
     for delay_ms in [60_000, -60_000] {
@@ -488,7 +488,7 @@ fn a_lidar_whose_clock_is_set_back_is_no_fault() {
     );
 }
 
-/// Sends messages of the camera, with stamps that `stamp` makes from the times of arrival, and good messages of `force`.
+/// Sends messages of the camera whose stamps `stamp` computes from their times of arrival, and well-formed messages of `force`.
 fn send_with_stamps(robot: &mut Robot, stamp: impl Fn(i64) -> i64) {
     let now_ns = 1_700_000_000_000 * MS;
     for i in 0..40 {

@@ -1,5 +1,5 @@
-//! The tables of configuration keys in the nodes' READMEs agree with the code: the required keys, and the defaults of the
-//! others.
+//! The tables of configuration keys in the nodes' READMEs agree with the code: which keys are required, and the defaults of
+//! the optional keys.
 
 use robocache::ops::align::{AlignConfig, AttachConfig, ModalityConfig};
 use robocache::ops::clock::{ClockConfig, ClockInput};
@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// Reads the keys and defaults of a table `| key | default | meaning |` in the README of a node. The first table is that of
-/// the node's section, the second that of a modality.
+/// Reads the keys and defaults of a table `| key | default | meaning |` in the README of a node. The `place` 0 is the table of
+/// the node's section, 1 that of a modality.
 fn table(node: &str, place: usize) -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("nodes/{node}/README.md"));
     let text = std::fs::read_to_string(path).unwrap();

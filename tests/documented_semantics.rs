@@ -1,4 +1,4 @@
-//! Runs the examples of docs/semantics.md: each configuration there is followed by tables of what comes out.
+//! Runs the examples of docs/semantics.md: each configuration there is followed by tables of inputs and expected outputs.
 
 use robocache::device::{Dtype, Placement, Values};
 use robocache::ops::align::{Aligner, Attached, Masks, Target, Timeline, cpu};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 const MS: f64 = 1e6;
 
-/// A configuration of docs/semantics.md and a table after it.
+/// A configuration in docs/semantics.md, and one of the tables that follow it.
 struct Example {
     config: String,
     header: String,

@@ -1,4 +1,5 @@
-//! Operations chained in one process and fed by hand: the routes of messages, the counters and the parameters.
+//! Operations that are chained in one process, with messages fed by hand: the routes of messages, the counters
+//! and the parameters.
 
 use crate::common::{Folder, MS, Recorder, Sent, faults, graph, graph_of, input, sample, samples};
 use arrow::array::{ArrayRef, Float32Array, Int32Array, StringArray};
@@ -102,7 +103,7 @@ fn only_outputs_that_the_dataflow_declares_are_published() {
     assert_eq!(outputs(|_| false), [""; 0]);
 }
 
-/// The dataflow and the next operation get one and the same message.
+/// An output goes to the dataflow and to the next operation as one and the same message.
 #[test]
 fn an_output_can_be_published_and_taken() {
     let mut robot = Robot::new(graph(ALIGN_TO_FUSE));
@@ -221,7 +222,7 @@ fn stamps_that_go_backwards_are_late_or_a_clock_jump() {
     assert_eq!(faults(&robot.graph, "fuse: input `a`"), 2);
 }
 
-/// The older rows of a window repeat earlier samples, and are neither late nor jumps.
+/// The older rows of an observation repeat earlier samples. They are counted neither as late samples nor as clock jumps.
 #[test]
 fn of_observations_only_the_new_rows_are_samples() {
     let chain = "plugins:
@@ -268,7 +269,7 @@ fn a_shape_that_contradicts_the_samples_is_an_error() {
     assert_eq!(robot.send("a", &shaped(&[40 * MS], &[5.0, 6.0], &[])).len(), 1);
 }
 
-/// Reads a message as a transport does, which stamps it with 30 ms if it has no stamp.
+/// Reads a message as the dora transport does. If it has no stamp, its stamp is 30 ms.
 fn read(stamp: Option<MetadataRef<'_>>, array: ArrayRef) -> Result<Message, String> {
     let mut message = Message::default();
     let metadata = stamp.map(|stamp| ("timestamp_ns", stamp));
@@ -494,7 +495,7 @@ impl Operation for Witness {
     }
 }
 
-/// An operation of this process that takes `fused` gets the header that a node of the dataflow gets.
+/// An operation that takes `fused` in the same process gets the same header as a node of the dataflow.
 #[test]
 fn an_observation_within_the_process_says_all_that_a_published_one_does() {
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -541,12 +542,11 @@ fn values_that_the_type_cannot_hold_are_counted() {
     assert_eq!(faults(&robot.graph, "fuse: input `b`"), 0);
 }
 
-/// A sensor that dies and closes hours later makes many targets due at once. Few of the observations wait for the next operation
-/// at any time.
+/// A sensor that dies, and closes hours later, makes many targets due at once. Only few of the observations wait between two
+/// operations at any time.
 #[test]
 fn what_falls_due_at_once_does_not_pile_up_between_operations() {
-    /// Counts of the messages of the first and the last operation of the chain, and the largest lag of the last operation in
-    /// messages.
+    /// Number of messages of the chain's first operation and of its last, and the largest difference between the two.
     struct Behind {
         first: u64,
         last: u64,
@@ -652,8 +652,8 @@ impl Operation for Stamps {
     }
 }
 
-/// Several samples come in one message. The first makes one observation due. Each other sample makes one observation more due than
-/// fuse computes at a time.
+/// Several samples come in one message. The first makes one observation due. Each further sample makes one observation more due
+/// than fuse computes in one call.
 #[test]
 fn observations_of_samples_that_come_at_once_keep_their_order() {
     let two =
@@ -677,7 +677,7 @@ fn observations_of_samples_that_come_at_once_keep_their_order() {
     assert!(*stamps.borrow() == wanted, "{:?}", &stamps.borrow()[..4]);
 }
 
-/// A message can make as many observations due as the end of a stream. None of its samples gets lost on the way.
+/// A message can make many observations due, as the end of a stream can. None of its samples is lost meanwhile.
 #[test]
 fn a_message_goes_on_where_it_made_much_due() {
     let two = "modalities: [{ input: a, dim: 1, interpolation: previous }]";
@@ -694,7 +694,8 @@ fn a_message_goes_on_where_it_made_much_due() {
     );
 }
 
-/// A null among integers is read as NaN, and a null row is marked. A recording keeps neither, which is reported.
+/// A null in an integer column is read as NaN, and a null row as not valid. A recording keeps neither, and a
+/// fault reports that.
 #[test]
 fn nulls_that_a_recording_does_not_keep_are_counted() {
     let folder = Folder::new();
@@ -726,7 +727,7 @@ fn nulls_that_a_recording_does_not_keep_are_counted() {
     graph.finish(&mut Recorder::default()).unwrap();
 }
 
-/// The shape of a grid of bits counts cells, eight of which are a byte of the sample.
+/// The `shape` of a grid in the layout `bits` counts cells. Each value of the sample is a byte with eight cells.
 #[test]
 fn a_grid_of_bits_is_a_sample() {
     let config = "plugins:

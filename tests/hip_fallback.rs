@@ -1,5 +1,6 @@
-//! Devices that are chosen or refused on machines with AMD's driver, with NVIDIA's beside it, or with one that can't be used.
-//! Each test runs the fake drivers of tests/emulator in a process. Without make or a C++ compiler the tests skip.
+//! The device that a process chooses or refuses on machines with AMD's driver, with AMD's and NVIDIA's, or with a driver
+//! that does not work. Each test runs the fake drivers of tests/emulator in a process. Without make or a C++ compiler
+//! the tests skip.
 
 use crate::common::process_of;
 use crate::cuda_fallback::has_drivers;
@@ -7,7 +8,7 @@ use robocache::device::{DeviceChoice, Placement};
 use std::env;
 use std::path::Path;
 
-/// Runs a process with the fake drivers in these folders of `target`. Returns the device that the process chooses for each value of
+/// Runs a process with the fake drivers in `folders` below `target`. Returns the device that it chooses for each setting of
 /// `device:` in `choices`.
 fn resolved(folders: &[&str], choices: &str, settings: &[(&str, &str)]) -> Vec<String> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");

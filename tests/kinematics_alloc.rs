@@ -1,4 +1,4 @@
-//! Kinematics allocates nothing once it has seen its largest message, whatever is wrong with it.
+//! Kinematics allocates no memory once it has seen its largest message, also for malformed messages.
 
 use crate::common::{self, Overwrite};
 use crate::counting::allocations;

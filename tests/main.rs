@@ -1,6 +1,6 @@
-//! The integration tests of the library in one binary, since each binary links the whole engine. Tests that need a process of
-//! their own are apart: `alloc` for its allocator, `rings` and `shortage` for what they do to all of a process. So are `gpu` and
-//! `contract`, which are also run by themselves.
+//! All integration tests of the library in one binary, since each binary links the whole engine. Some tests have binaries of
+//! their own: `alloc` for its allocator, `rings` and `shortage` since they affect their whole process. So have `gpu` and
+//! `contract`, which are also run alone.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! MCAP files: messages come back to the byte, and damage is reported.
+//! MCAP files: messages are read back byte for byte, and damage is reported.
 
 use crate::common::random::Random;
 use crate::common::{Folder, read_all};
@@ -45,7 +45,7 @@ fn table(rows: usize, columns: &[(&'static str, Dtype, Cells)], stamp_ns: i64) -
     message
 }
 
-/// Makes messages of every form. The metadata of some differs within their stream.
+/// Makes messages of every form, each with the name of its stream. Within some streams the metadata differ.
 fn streams() -> Vec<(&'static str, Message)> {
     let mut all: Vec<(&str, Message)> = Vec::new();
     for i in 0..5i64 {
@@ -244,7 +244,7 @@ fn times_of_arrival_are_there_only_where_they_were() {
     assert!(files(&first) == files(&second));
 }
 
-/// Lists the records of a file: the kind of each, and where its body is.
+/// Lists the records of an MCAP file: the opcode of each, and the byte range of its body.
 fn records(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
     let (mut at, mut found) = (8, Vec::new());
     while at + 9 <= bytes.len() - 8 {
@@ -256,12 +256,13 @@ fn records(bytes: &[u8]) -> Vec<(u8, std::ops::Range<usize>)> {
 }
 
 const CHUNK: u8 = 6;
-/// Offset of the CRC in a chunk's record.
+/// Offset of the CRC in the body of a chunk record, bytes.
 const CRC: usize = 24;
-/// Offset of the compression in a chunk's record.
+/// Offset of the compression's name in the body of a chunk record, bytes.
 const COMPRESSION: usize = 28;
 
-/// Returns the header and the chunks of a file, compressed, without the end of the file.
+/// Returns the header and the chunks of a file, each chunk compressed by `with`, the compression called `name`. The end of the
+/// file is left out.
 fn compress(bytes: &[u8], name: &str, with: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut out = bytes[..8].to_vec();
     for (op, body) in records(bytes) {
@@ -295,7 +296,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// Reads a damaged file: the number of messages, and the reader's problems.
+/// Reads a damaged file. Returns the number of messages that can be read, and the reader's errors.
 fn read_broken(path: &Path) -> (usize, Vec<String>) {
     let mut reader = match Reader::open(path) {
         Ok(reader) => reader,
@@ -431,7 +432,7 @@ fn what_is_whole_of_a_broken_file_is_read() {
     }
 }
 
-/// The end of a file is found although its offset in the footer is wrong.
+/// The reader finds the end section of a file although the footer gives a wrong offset for it.
 #[test]
 fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
     let folder = Folder::in_memory();
@@ -474,7 +475,7 @@ fn what_a_file_says_of_itself_is_compared_with_what_is_read() {
     }
 }
 
-/// A message of 1 GB may take 33 kB as zstd.
+/// A message of 1 GB can be only 33 kB in a file that is compressed by zstd.
 #[test]
 fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     let folder = Folder::in_memory();
@@ -514,8 +515,8 @@ fn what_is_too_large_is_refused_by_name_and_the_rest_comes() {
     );
 }
 
-/// Metadata that differ from the first message's are in a record in front of their message. If that message is refused, the next
-/// message of the stream must not get them.
+/// Metadata that differ from those of the stream's first message are in a record before their message. If that message is
+/// refused, the next message must not get its metadata.
 #[test]
 fn a_message_that_is_too_large_leaves_no_metadata_to_the_next_one() {
     let folder = Folder::in_memory();
@@ -544,7 +545,7 @@ fn a_message_that_is_too_large_leaves_no_metadata_to_the_next_one() {
     assert_eq!(problems, [""; 0]);
 }
 
-/// A channel has one type: a reader would take the bytes of other columns for it.
+/// A channel of a file has one type. A reader would misread a message with other columns.
 #[test]
 fn a_message_of_other_columns_than_the_first_is_refused() {
     let folder = Folder::in_memory();
@@ -589,8 +590,8 @@ fn compressed_chunks_hold_the_same() {
     }
 }
 
-/// Makes files as robocache writes them and as others do (without its metadata in channels), compressed and not. They have no
-/// CRCs, so that damaged chunks are read.
+/// Makes MCAP files as robocache writes them and as other programs do, without robocache's metadata, compressed and not. They
+/// have no CRCs, so that damaged chunks are still read.
 fn seeds(folder: &Folder) -> Vec<Vec<u8>> {
     let path = folder.0.join("seed.mcap");
     let mut writer = Writer::create(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Messages of Arrow arrays and metadata: what is copied, noted or refused.
+//! Messages made of Arrow arrays and metadata: which contents are copied, only noted, or refused.
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, DurationMicrosecondArray, FixedSizeListArray, Float32Array,
@@ -344,7 +344,7 @@ fn text_is_copied_and_a_null_is_an_empty_one() {
     }
 }
 
-/// Text is copied if an operation takes whole messages.
+/// Text columns are skipped, and are copied only if an operation takes messages as they are.
 #[test]
 fn text_is_skipped_where_samples_or_clouds_are_wanted() {
     let x: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));

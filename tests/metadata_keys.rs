@@ -1,11 +1,12 @@
-//! Metadata keys are spelled out in one place, and the declared types have all of them.
+//! Checks of the source text. Metadata keys are spelled out only in the table of keys, the declared types of the nodes list all
+//! of them, and nanoseconds are converted by a division.
 
 use robocache::app::key;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Metadata keys that also name other things: keys of a configuration, columns, fields of the log. Code may spell them out,
-/// except where metadata is looked up or made.
+/// Metadata keys whose names have other meanings, too: configuration keys, columns, log fields. Code may write them as text,
+/// except where it reads or writes metadata.
 const OTHER_NAMES: [&str; 22] = [
     "channels",
     "device",
@@ -31,7 +32,7 @@ const OTHER_NAMES: [&str; 22] = [
     "voxel_size_m",
 ];
 
-/// Files that may spell keys out: the table of keys, and an example of a sender that does without the library.
+/// Files that may write any metadata key as text: the table of keys, and an example of a sender that does not use the library.
 const KEYS_AS_TEXT: [&str; 2] = ["crates/stream/src/header.rs", "examples/sensors/sensors.rs"];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -45,7 +46,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lists the lines of code of the Rust files under a folder: the file, the number and the text, without comments.
+/// Lists the lines of code of the Rust files under a folder, without comments: file, line number and text.
 fn lines(folder: &str) -> Vec<(String, usize, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();

@@ -15,7 +15,7 @@ fn placement() -> Placement {
     Placement::cpu("a test")
 }
 
-/// Resamples one trajectory. Returns the values, the validity and the number of dropped samples.
+/// Resamples one trajectory. Returns the values, the validity flags and the number of dropped samples.
 fn resample<T: Kind>(config: &str, dim: usize, row: &Row) -> (Vec<T>, Vec<u8>, u64) {
     let config: ResampleConfig = serde_yaml::from_str(config).unwrap();
     let mut resampler = Resampler::new(&config, &placement()).unwrap();
@@ -30,7 +30,7 @@ fn resample<T: Kind>(config: &str, dim: usize, row: &Row) -> (Vec<T>, Vec<u8>, u
     )
 }
 
-/// A case of vectors.txt: a stream, and SciPy's value at each target.
+/// A case of vectors.txt: a trajectory, and SciPy's value at each target.
 struct Case {
     mode: String,
     dim: usize,
@@ -67,7 +67,8 @@ fn vectors() -> Vec<Case> {
     cases
 }
 
-/// Distance of a value from SciPy's: for a quaternion the angle between the two, else the largest difference of a channel.
+/// Returns the distance of a value from SciPy's: the angle between two quaternions, in rad, else the largest difference
+/// of a channel.
 fn distance(mode: &str, came: &[f64], expected: &[f64]) -> f64 {
     let differences = came.iter().zip(expected).map(|(a, b)| {
         let d = (a - b).abs();
@@ -120,7 +121,7 @@ fn every_mode_gives_the_values_of_scipy() {
     }
 }
 
-/// True for `previous`, `nearest` and `linear`, the plain modes. The cases that all backends share cover the plain modes.
+/// True for `previous`, `nearest` and `linear`, the plain modes, which other tests cover on all backends.
 fn is_plain(mode: Interpolation) -> bool {
     matches!(
         mode,
@@ -184,11 +185,11 @@ fn any_stream(r: &mut Random) -> RandomStream {
     }
 }
 
-/// Time of an observation, validity of each row and modality, and bits of the values, row by row.
+/// Target time, ns, validity of each row and modality, and bits of the values row by row, of an observation.
 type Observation = (i64, Vec<i64>, Vec<u32>);
 
-/// Fuses the streams in a random order of arrival, with each sample less than `reorder_ms` late. Checks that align makes the
-/// same values.
+/// Fuses the streams in a random order of arrival, each sample less than `reorder_ms` late. Checks that align gives
+/// the same values.
 fn fused(config: &AlignConfig, streams: &[RandomStream], r: &mut Random) -> Vec<Observation> {
     let mut queues = Vec::new();
     for (i, stream) in streams.iter().enumerate() {
@@ -232,7 +233,7 @@ fn fused(config: &AlignConfig, streams: &[RandomStream], r: &mut Random) -> Vec<
     observations
 }
 
-/// Checks that align makes the same values at its next target as this observation of fuse has.
+/// Checks that align gives the same values at its next target as fuse in this observation.
 fn aligned_is_fused(split: &mut Aligner, streams: &[RandomStream], (time, _, bits): &Observation) {
     let target = split.due().unwrap();
     assert_eq!(target.time_ns, *time);
@@ -250,8 +251,8 @@ fn aligned_is_fused(split: &mut Aligner, streams: &[RandomStream], (time, _, bit
     }
 }
 
-/// Each value equals the value that is computed from the whole stream, in any order of arrival. So a replay gives the values of the
-/// live run, and fuse and align give the values of resample.
+/// Each value equals the value that resample computes from the complete stream, in any order of arrival. So a replay gives the
+/// values of the live run.
 #[test]
 fn every_value_of_a_stream_is_that_of_the_whole_of_it() {
     let mut compared = 0;
@@ -410,7 +411,7 @@ fn a_rotation_vector_goes_around() {
     assert!((came[2] - 0.75).abs() < 1e-6, "{came:?}");
 }
 
-/// The sample after a gap is not a neighbour: a curve before the gap does not depend on it.
+/// A curve ends at a gap: the sample after the gap does not change the curve before it.
 #[test]
 fn a_neighbour_beyond_a_gap_bends_no_curve() {
     for mode in ["cubic", "pchip"] {

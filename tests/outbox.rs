@@ -1,5 +1,5 @@
-//! Messages between operations, on the host and on a device: where they lie, those that can't be sent, and those whose
-//! header contradicts the payload.
+//! Messages between operations, on the host and on a device: where their memory is, messages that can't be sent, and headers
+//! that contradict the payload.
 
 use crate::common::kind::kind;
 use crate::common::{Keeper, faults, input, sample};
@@ -13,24 +13,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Plugin that forwards `a` as `b`, on the device if there is one. A message with a negative value gets a `shape` that
-/// contradicts the number of its values.
+/// Plugin whose operation forwards `a` as `b`, on the device if there is one. For a negative value, the header's `shape`
+/// contradicts the number of values.
 struct Source;
 
-/// Plugin of two operations that take `b` on the device `wanted`. If it is `None`, they take `b` on the device on which `b` was
-/// made.
+/// Plugin of two operations that take `b`: on the device `wanted`, or if that is `None`, on the device on which `b` was made.
 struct Takers {
     wanted: Option<Device>,
     log: Arc<Log>,
 }
 
-/// Log of the messages that the two takers got.
+/// Log of the messages that the two operations of `Takers` got.
 struct Log {
-    /// Index of the taker, and value, for each message that the takers got.
+    /// Index of the operation, 0 or 1, and the value, for each message in order.
     came: Mutex<Vec<(usize, f32)>>,
-    /// Number of messages that the takers want on the device. They want all later messages on the host.
+    /// Number of messages that the operations want on the device. They want all later messages on the host.
     most_on_device: usize,
-    /// Number of messages that the takers got on the device.
+    /// Number of messages that the operations got on the device.
     on_device: AtomicUsize,
 }
 
@@ -152,12 +151,12 @@ impl Operation for TakerOperation {
     }
 }
 
-/// A sink that refuses odd values.
+/// Sink that refuses messages with an odd value.
 #[derive(Default)]
 struct Picky {
     accepted: Vec<f32>,
     memory: Message,
-    /// Device of which the sink claims that it takes payloads there, although the sink has no memory on it.
+    /// Device on which the sink claims to take payloads, although it has no memory there; `None` for a sink on the host.
     gpu: Option<Gpu>,
 }
 
@@ -182,7 +181,7 @@ impl Sink for Picky {
     }
 }
 
-/// Builds a graph of `Source` and `Takers`; `None` if there is no device.
+/// Builds a graph of `Source` and `Takers` with the setting `device`; `None` if there is no device.
 fn built(device: &str, wanted: Option<Device>, most_on_device: usize) -> Option<(Graph, Arc<Log>)> {
     if device != "cpu" {
         device_count(kind()).ok()?;
@@ -243,7 +242,7 @@ fn what_is_on_its_way_when_its_taker_goes_back_to_the_host_is_brought_there() {
     assert!(graph.faults().all(|(_, count)| count == 0));
 }
 
-/// A payload on the device goes to the dataflow through host memory if the dataflow's ring has no memory for it.
+/// A payload on the device is copied to host memory for the dataflow if the dataflow's ring is not on that device.
 #[test]
 fn what_the_dataflow_can_not_take_on_the_device_goes_by_the_host() {
     let Some((mut graph, log)) = built(kind().name(), None, usize::MAX) else {
@@ -280,13 +279,13 @@ fn memory_of_one_vendor_is_not_handed_to_operations_on_another() {
     }
 }
 
-/// Plugin of two operations that take grids, on the device of the process if there is one, and keep their columns.
+/// Plugin of two operations that take grids on the process's device, or on the host without one, and keep the columns.
 struct Holders(Grids);
 
-/// Grids that the takers got: the index of the taker, true if the grid was on a device, and the columns.
+/// Grids that the two operations got: the index of the operation, true if the grid was on a device, and the columns.
 type Grids = Arc<Mutex<Vec<(usize, bool, Columns)>>>;
 
-/// The bytes of each column by its name.
+/// Columns of a grid: the name and the bytes of each.
 type Columns = Vec<(String, Vec<u8>)>;
 
 struct HolderOperation {
@@ -342,7 +341,7 @@ impl Operation for HolderOperation {
     }
 }
 
-/// Voxelizes clouds, each smaller than the last. Returns the grids that two operations took, and the grids that the dataflow got.
+/// Voxelizes four clouds of decreasing size. Returns the grids that two operations got, and the grids that the dataflow got.
 fn grids(device: &str, layout: &str) -> (Grids, Vec<Columns>) {
     let channels = if layout == "bits" { "occupancy" } else { "count, mean_z" };
     let config = format!(

@@ -1,4 +1,4 @@
-//! The sources of a plugin's configuration and names.
+//! The sources of a plugin's configuration, and the names of operations, outputs and parameters.
 
 use crate::common::{Folder, Keeper, MS, Recorder, faults, graph, input, sample};
 use robocache::app::plugins::{self, FusePlugin, RecordConfig, RecordPlugin};
@@ -76,7 +76,7 @@ fn an_operation_runs_twice_under_names_of_its_own() {
     assert_eq!(faults(&graph, "wrist: input `force`"), 1);
 }
 
-/// A parameter that begins with the name of an operation is for that operation alone.
+/// A live parameter whose name begins with the name of an operation is set in that operation alone.
 #[test]
 fn a_live_parameter_goes_to_the_operation_of_its_name() {
     let late = "rate_hz: 100, modalities: [
@@ -221,8 +221,8 @@ fn what_is_said_of_an_input_s_payload_is_refused_by_its_key() {
     );
 }
 
-/// A recorder in the process of other operations records their outputs as a recorder in a process of its own does. Outputs come
-/// after the messages that made them.
+/// A recorder in the process of other operations records their outputs just as a recorder in its own process does. It records
+/// outputs after the messages that caused them.
 #[test]
 fn a_recorder_takes_outputs_of_operations_beside_it() {
     let folder = Folder::new();

@@ -1,4 +1,5 @@
-//! Recordings: messages come back whole, any Arrow reader opens the files, and a torn file gives its whole messages.
+//! Recordings: messages are read back unchanged, any Arrow reader opens the files, and a file that was cut off gives
+//! its complete messages.
 
 use crate::common::{Folder, read_all};
 use arrow::array::{Array, AsArray, Int64Array, ListArray, RecordBatch};
@@ -15,10 +16,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Name, type, form, bytes and offsets of a column.
+/// Name, element type, cell form, bytes and list offsets of a column.
 type Part = (String, Dtype, Cells, Vec<u8>, Vec<i32>);
 
-/// Everything of a message that a recording keeps.
+/// All parts of a message that a recording keeps.
 #[derive(Clone, Debug, PartialEq)]
 struct Content {
     stream: String,
@@ -104,7 +105,7 @@ fn cloud(timestamp_ns: i64, points: usize) -> Message {
     message
 }
 
-/// Writes the messages 300 ms apart, so that each batch is due when the next message but one comes.
+/// Records the messages 300 ms apart, so that each batch is written two messages later. Returns the recorded contents.
 fn record(folder: &Path, messages: &[(&str, Message)]) -> Vec<Content> {
     let start = Instant::now();
     let mut writer = Writer::create(folder).unwrap();
@@ -124,7 +125,7 @@ fn read(folder: &Path) -> Result<Vec<Content>, ReadError> {
     error.map_or(Ok(contents), Err)
 }
 
-/// Reads the messages before the first message that can't be read, and the error of that message.
+/// Reads messages up to the first one that can't be read. Returns them, and the error, or `None` at the end of the recording.
 fn read_up_to(folder: &Path) -> Result<(Vec<Content>, Option<ReadError>), ReadError> {
     let mut reader = Reader::open(folder)?;
     let names: Vec<String> = reader.streams().map(str::to_owned).collect();
@@ -347,7 +348,8 @@ fn the_columns_and_the_metadata_are_those_of_the_format() {
     assert_eq!(schema.metadata()["frame_id"], "lidar_top");
 }
 
-/// A struct with a column of bfloat16 comes back with the metadata key `dtype` that it was recorded with, or without that key.
+/// A struct with a bfloat16 column is read back with the metadata key `dtype` if it was recorded with that key,
+/// else without it.
 #[test]
 fn a_struct_says_its_dtype_or_does_not_as_it_did() {
     let said = |dtypes: &[Option<&str>]| {
@@ -426,7 +428,7 @@ fn a_message_that_does_not_fit_the_first_one_is_refused_and_the_recording_goes_o
     assert!(matches!(error, WriteError::Exists { .. }), "{error}");
 }
 
-/// Adds metadata that differs with each step: which keys there are, their values and their types.
+/// Adds metadata to a message. The step decides which keys there are, their values and their types.
 fn with_metadata(mut message: Message, step: usize) -> Message {
     let mut put = |key: &str, value| *message.header.other.set(key) = value;
     put("encoding", Value::String("rgb8".into()));
@@ -521,7 +523,7 @@ fn what_is_the_same_in_every_message_is_in_the_schema_and_what_changes_in_a_colu
     assert_eq!(texts, [None, Some(r#"{"width": 2}"#), None]);
 }
 
-/// Makes a batch of trajectories: a message of several rows, each of another length.
+/// Makes a batch of trajectories: a message of `rows` rows, whose lists differ in length.
 fn trajectories(timestamp_ns: i64, rows: usize) -> Message {
     let mut message = Message::default();
     message.header.timestamp_ns.set(timestamp_ns);
@@ -651,7 +653,7 @@ fn a_struct_may_have_any_number_of_columns_of_any_type() {
     }
 }
 
-/// Writes a file as another program would.
+/// Writes an Arrow file as another program would, without robocache's writer.
 fn foreign(path: &Path, schema: Schema, batches: &[Vec<Arc<dyn Array>>]) {
     let schema = Arc::new(schema);
     let mut writer = FileWriter::try_new(File::create(path).unwrap(), &schema).unwrap();
@@ -883,7 +885,7 @@ fn a_finished_file_with_a_damaged_batch_is_an_error_and_not_the_end() {
     assert!(error.contains("the footer has 2"), "{error}");
 }
 
-/// A recording process that is started again in the same run of a dataflow adds a file. All readers take the files as one stream.
+/// A recorder that is restarted within the same run of a dataflow adds a file. All readers read the files as one stream.
 #[test]
 fn a_recording_is_gone_on_with_in_further_files() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! A recording made beside fuse in one process replays in the order of arrival, and so gives the same bytes.
+//! A recording made in the process of fuse replays in the order of arrival, and so gives the same observations, byte for byte.
 
 use crate::common::{Folder, MS, Recorder, Sent, input, sample};
 use robocache::app::{App, Config, Graph, plugins};
@@ -27,8 +27,8 @@ fn graph(plugins_text: &str, wired: &[&str]) -> Result<Graph, robocache::app::Ap
         .build(|output| output == "fused")
 }
 
-/// Makes messages of three streams in order of arrival. Each arrives with a delay of its stream and jitter; one in 40 is
-/// late by up to 80 ms more.
+/// Makes messages of three streams in order of arrival. Each stream has its own delay and jitter. One message in 40 is up to 80
+/// ms later still.
 fn arrivals() -> Vec<(&'static str, Message)> {
     let mut state = 3u64;
     let mut random = move |below: i64| {
@@ -50,7 +50,7 @@ fn arrivals() -> Vec<(&'static str, Message)> {
     all.into_iter().map(|(_, name, message)| (name, message)).collect()
 }
 
-/// Records messages beside operations in one process. Returns the observations of the operations.
+/// Records messages while operations of the same process handle them. Returns the observations of the operations.
 fn recorded(folder: &Path, wired: &[&str], operations: &str, messages: Vec<(&str, Message)>) -> Vec<Sent> {
     let text = format!("\n  - record: {{ path: {} }}{operations}", folder.display());
     let mut graph = graph(&text, wired).unwrap();
@@ -83,7 +83,7 @@ fn replayed(folder: &Path, order: &str, operations: &str) -> Vec<Sent> {
     sink.take().into_iter().map(without_place).collect()
 }
 
-/// Removes the keys that tell where and how fast a message was computed.
+/// Removes the metadata keys that tell on which device, and in what time, a message was computed.
 fn without_place(mut sent: Sent) -> Sent {
     for key in ["device", "compute_us", "device_bytes"] {
         sent.header.remove(key);
@@ -115,8 +115,8 @@ fn a_run_with_max_wait_replays_to_the_same_bytes() {
     assert!(differ > 0);
 }
 
-/// A grid that fuse does not wait for is in an observation if its cloud arrived before the sample that made the observation due.
-/// The replay gives the same, as each message goes through all operations before the next one.
+/// Fuse does not wait for the grid. An observation has the grid if its cloud arrived before the sample that made the
+/// observation due. The replay gives the same, as each message goes through all operations before the next one.
 #[test]
 fn what_operations_make_of_a_message_comes_before_the_next_one() {
     const VOXELS_TO_FUSE: &str = "

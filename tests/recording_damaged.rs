@@ -1,5 +1,5 @@
 //! Damaged recordings cause no panic and take little memory, and every error names its file. `ROBOCACHE_DAMAGED_FILES` is the
-//! number of files that are tried.
+//! number of damaged files to try.
 
 use crate::common::Folder;
 use crate::common::random::Random;
@@ -44,7 +44,7 @@ fn message(stream: &str, i: usize) -> Message {
     message
 }
 
-/// Makes two files of each stream: a whole file, and a file as a killed process leaves it.
+/// Makes two files of each stream, as the file's name and its bytes: a complete file, and a file that a killed process left.
 fn recordings(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let mut files = Vec::new();
     for stream in ["force", "lidar"] {

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const THIS: &str = "recording_killed::a_killed_recording_opens_and_lacks_no_more_than_its_last_second";
 const FOLDER: &str = "ROBOCACHE_TEST_RECORD_INTO";
-/// Greatest rate of the messages, Hz.
+/// Greatest rate of all messages, Hz: the process sleeps for a period after each.
 const RATE_HZ: u32 = 1000;
 
 fn now_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
 }
 
-/// Number of messages that the recorder has taken, as the file `taken` says.
+/// Returns the number of messages that the recorder has accepted, read from the file `taken`.
 fn taken(folder: &Path) -> u32 {
     let mut bytes = [0; 4];
     let Ok(file) = File::open(folder.join("taken")) else {
@@ -31,7 +31,7 @@ fn taken(folder: &Path) -> u32 {
 }
 
 /// Records until the process is killed: small messages at 1 kHz and large ones at 20 Hz, each stamped with its time and filled
-/// with its number. The file `taken` has the number of messages so far.
+/// with its number. Writes the number of recorded messages to the file `taken`.
 fn record_for_ever(folder: &Path) {
     let mut writer = Writer::create(folder.join("recording")).unwrap();
     let taken = File::create(folder.join("taken")).unwrap();

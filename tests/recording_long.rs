@@ -1,4 +1,5 @@
-//! A recording of hours writes bytes in proportion to its messages. The system counts the bytes that a thread writes.
+//! A recorder that runs for hours writes only a few more bytes than its messages have. Linux counts the bytes that
+//! a thread writes.
 
 use crate::common::Folder;
 use robocache::device::Dtype;
@@ -7,7 +8,7 @@ use robocache::stream::{Cells, Message};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The bytes that this thread passed to the system to write.
+/// Returns the number of bytes that this thread has passed to write calls, as Linux counts them.
 fn written() -> u64 {
     let counts = fs::read_to_string("/proc/thread-self/io").unwrap();
     let line = counts.lines().find_map(|line| line.strip_prefix("wchar: "));

@@ -1,4 +1,4 @@
-//! Resampling on the CPU: the cases that all backends share, and the batches that are allowed.
+//! Resampling on the CPU: the cases that all backends share, and which batches are accepted.
 
 #[macro_use]
 #[path = "common/resample.rs"]
@@ -96,7 +96,7 @@ fn a_message_that_is_no_batch_is_refused_with_what_came_and_what_is_allowed() {
     );
 }
 
-/// A message of a few bytes would otherwise be answered with gigabytes.
+/// A message of a few bytes would otherwise cause an answer of gigabytes.
 #[test]
 fn a_large_dim_that_no_sample_shows_is_refused() {
     let (empty, most) = (row(&[], &[], &[0]), 1 << 16);
@@ -126,7 +126,7 @@ fn a_large_dim_that_no_sample_shows_is_refused() {
     }
 }
 
-/// A large batch is checked by all cores, a small batch by one core.
+/// A large batch is checked on all cores, a small batch on one. The results are the same.
 #[test]
 fn a_large_batch_is_read_as_its_rows_are() {
     const SAMPLES: i64 = 1 << 13;

@@ -1,4 +1,4 @@
-//! Resampling allocates nothing once it has seen its largest trajectory.
+//! Resampling allocates no memory once it has seen its largest trajectory.
 
 use crate::counting::allocations;
 use robocache::device::{Dtype, Placement};

@@ -37,7 +37,7 @@ fn cloud(points: usize, seed: u32, tensor: bool) -> Message {
     message
 }
 
-/// The test runs in a process of its own, where no other test allocates: the voxelizer has threads, whose allocations count.
+/// Runs in a process of its own, where no other test allocates, since the allocations of the voxelizer's threads count, too.
 #[test]
 fn a_steady_stream_of_clouds_allocates_nothing() {
     const ALONE: &str = "ROBOCACHE_TEST_ALONE";

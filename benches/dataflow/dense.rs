@@ -1,4 +1,5 @@
-//! A node for comparison that publishes a dense grid by `send_output`: computed into memory of its own, which dora then copies.
+//! Comparison node that publishes a dense voxel grid by dora's `send_output`. It computes the grid in its own memory, which
+//! dora then copies.
 
 use arrow::array::Float32Array;
 use dora_node_api::dora_core::config::DataId;

@@ -1,8 +1,8 @@
-//! Nodes for the dataflows of `benches/run.py`, which measure robocache's nodes or are compared with them.
+//! Nodes of the benchmark dataflows that `benches/run.py` runs: sources, sinks, and the nodes that robocache is compared with.
 //!
-//! A source logs the time of each message that it sends, and a sink the time of each arrival. Both write CSV, which is joined
-//! by `timestamp_ns`. For comparison a relay forwards messages unchanged, and another node publishes a dense grid by
-//! `send_output`. The dataflows beside this file wire the nodes.
+//! A source logs the time of each message that it sends, and a sink the time of each arrival. Both write CSV files, which are
+//! joined by the stamps of the messages. The comparison nodes are a relay, which forwards messages unchanged, and a node that
+//! publishes a dense grid by `send_output`. The dataflow files in this folder wire the nodes.
 
 mod dense;
 mod sink;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Runs a node that forwards messages unchanged, as dora's own examples do.
+/// Runs the relay, which forwards each message unchanged. Its latency is the baseline that robocache's nodes are compared with.
 fn relay() -> Result<(), Box<dyn Error>> {
     let output = DataId::from("relayed".to_owned());
     let (mut node, mut events) = DoraNode::init_from_env()?;

@@ -1,4 +1,4 @@
-//! The sink of the measured dataflows, which logs the arrival of each message.
+//! Sink of the benchmark dataflows, which logs the arrival time of each message.
 
 use crate::now_ns;
 use dora_node_api::{DoraNode, Event, Parameter};
@@ -7,7 +7,8 @@ use robocache::stream::key;
 use std::error::Error;
 use std::fmt::Write;
 
-/// Records the arrival of every message, and writes the CSV `log` when the inputs have ended, so that writing does not disturb.
+/// Records the arrival time of every message. The CSV file `log` is written after the inputs have ended, so that writing does
+/// not disturb the measurement.
 pub fn run(log: &str) -> Result<(), Box<dyn Error>> {
     let (_node, mut events) = DoraNode::init_from_env()?;
     let mut lines = String::with_capacity(1 << 22);

@@ -1,5 +1,5 @@
-//! The sources of the measured dataflows. They send to the measured node and to the relay in turn, so that both paths see the same
-//! load in one run.
+//! Sources of the benchmark dataflows. A source sends to the measured node and to the relay in turn, so that both are measured
+//! under the same load.
 
 use crate::now_ns;
 use arrow::array::{ArrayRef, Float32Array, StructArray};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MS: i64 = 1_000_000;
-/// Period of the time grid of fuse.yml.
+/// Period of the observations that fuse.yml configures, ns.
 const PERIOD_NS: i64 = 20 * MS;
 const FIRST_MIDDLE: i64 = PERIOD_NS / 2;
 const SECOND_MIDDLE: i64 = PERIOD_NS + FIRST_MIDDLE;
-/// Time between the stamp of a wrench and its publication, ns. It is longer than that of the proprioception, so that a wrench is
-/// the sample that makes a target due.
+/// Time between the stamp of a wrench and its publication, ns. It is longer than for proprioception, so that a wrench is the
+/// sample that makes a target due.
 const FORCE_DELAY_NS: i64 = 2 * MS;
-/// Number of elements in an observation of fuse.yml, 16 rows of 149. Every other message for the relay has as many.
+/// Number of values in an observation of fuse.yml, 16 rows of 149. Every second message to the relay has this number of values.
 const FUSED_ELEMENTS: usize = 16 * 149;
 /// Time that the source waits before it ends, for consumers to read the last messages.
 const LINGER: Duration = Duration::from_secs(1);
@@ -52,9 +52,9 @@ fn sleep_until(time_ns: i64) {
     }
 }
 
-/// Sends a robot's streams in real time for `ticks` periods, and writes the CSV `log`. Camera features come at 30 Hz,
-/// proprioception at 500 Hz, a wrench at 1 kHz. In the middle of each period, a message for the relay takes the place of a wrench.
-/// The size of that message is in turn the size of an observation and of a wrench.
+/// Sends a robot's streams in real time for `ticks` periods, and writes the send times to the CSV file `log`. The streams are
+/// camera features at 30 Hz, proprioception at 500 Hz and a wrench at 1 kHz. In the middle of each period, a message to the
+/// relay replaces a wrench. Relay messages have alternately the size of an observation and of a wrench.
 pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     let (node, _events) = DoraNode::init_from_env()?;
     let mut source = Source {
@@ -94,7 +94,8 @@ pub fn streams(ticks: i64, log: &str) -> Result<(), Box<dyn Error>> {
     source.end(log)
 }
 
-/// Sends `messages` clouds from the files of a folder, in turn to the measured node and to the relay, and writes the CSV `log`.
+/// Sends `messages` clouds, read from the files of `folder`, to the measured node and to the relay in turn. Writes the send
+/// times to the CSV file `log`.
 pub fn clouds(messages: i64, period_ms: i64, folder: &str, log: &str) -> Result<(), Box<dyn Error>> {
     let mut files: Vec<_> = std::fs::read_dir(folder)?
         .map(|file| file.map(|file| file.path()))

@@ -1,6 +1,7 @@
-//! Speed of `robocache try` as a multiple of real time: an hour of 1 kHz x 6, 500 Hz x 15 and 30 Hz x 128.
+//! Benchmark of `robocache try`: its speed as a multiple of real time, over an hour of 1 kHz x 6, 500 Hz x 15 and 30 Hz x
+//! 128 values.
 //!
-//! Run with `cargo bench --workspace --bench try`; a number of seconds behind `--` replaces the hour.
+//! Run with `cargo bench --workspace --bench try`; a number of seconds after `--` replaces the hour.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +45,7 @@ fn main() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Writes a recording of `seconds` of each stream, with stamps a fixed time apart.
+/// Writes a recording with `seconds` seconds of each stream, with equally spaced stamps.
 fn record(folder: &Path, seconds: i64) {
     let streams = [("force", 6, 1000), ("proprio", 15, 500), ("camera", 128, 30)];
     let mut writer = recording::Writer::create(folder).unwrap();

@@ -1,5 +1,5 @@
-//! Channels of recorded streams: single values over time, as the command line names them. A value that is not valid is NaN, never a
-//! number that looks measured.
+//! Channels of recorded streams: single values over time, which the command line selects by name. A value that is not valid is
+//! NaN, never a number that looks measured.
 
 use robocache::ops::align;
 use robocache::stream::recording::Reader;
@@ -12,7 +12,7 @@ pub const NAMING: &str = "\
 A channel is STREAM[INDEX], STREAM.FIELD or STREAM.FIELD[INDEX]. A field is one of the `fields` of a tensor, a column of a
 struct, or a stream of an observation.";
 
-/// Parsed name of a channel: a stream, and which of its values are meant.
+/// Parsed name of a channel: a stream, and the field or the index of the values in its samples.
 struct ChannelName<'a> {
     text: &'a str,
     stream: usize,
@@ -21,8 +21,8 @@ struct ChannelName<'a> {
 }
 
 impl<'a> ChannelName<'a> {
-    /// Parses the name of a channel, which begins with the name of one of `streams`. If several stream names match, the longest is
-    /// taken.
+    /// Parses the name of a channel, which begins with the name of one of `streams`. If several stream names match, the
+    /// longest wins.
     fn parse(text: &'a str, streams: &[String]) -> eyre::Result<Self> {
         let (stream, rest) = streams
             .iter()
@@ -55,7 +55,8 @@ impl<'a> ChannelName<'a> {
         })
     }
 
-    /// Returns the indices of the channel's values within a sample of `message`. Fails if the message lacks the field or the index.
+    /// Returns the range of the channel's values within a sample of `message`. Fails if the message lacks the field or
+    /// the index.
     fn values_of(&self, message: &Message) -> eyre::Result<Range<usize>> {
         let text = self.text;
         let all = sample_len(message).map_err(|problem| eyre::eyre!("`{text}`: {problem}"))?;
@@ -215,13 +216,14 @@ pub fn samples(message: &Message, sample: &mut Vec<f64>, mut take: impl FnMut(i6
     Ok(())
 }
 
-/// Index of each stream's first value in an observation's row, and the end of the last stream; empty if the header lacks `offsets`.
+/// Returns the index of each stream's first value in a row of an observation, and the row's length at the end. Empty if the
+/// header lacks `offsets`.
 fn offsets(header: &Header) -> &[i64] {
     align::key::offsets.get(header).unwrap_or_default()
 }
 
-/// Returns the last numbers of `list`, one for each of `streams`: `list` has a number for each row and stream of an observation.
-/// Empty if `list` or `streams` is missing.
+/// Returns the entries of `list` for the newest row of an observation, one for each of `streams`. `list` has an entry for each
+/// row and stream, such as an age. Empty if `list` or `streams` is missing.
 pub fn newest_row<'a>(list: Option<&'a [i64]>, streams: Option<&[String]>) -> &'a [i64] {
     let list = list.unwrap_or_default();
     let columns = streams.map_or(0, <[String]>::len);

@@ -1,5 +1,5 @@
-//! `robocache clock`: compares the clocks that stamp the streams of a recording with the recorder's clock. A stream without a
-//! locked estimate gets a reason, never figures.
+//! `robocache clock`: compares the clocks that stamp the streams of a recording with the recorder's clock. If a clock can't be
+//! estimated, the result is a reason, never numbers.
 
 use crate::output::{Output, Table, figure, figure_or_dash, plain};
 use robocache::ops::clock::{ClockConfig, ClockInput, DeviceClock, Notice, Stamp};
@@ -19,8 +19,8 @@ const MOST_NOTICES: usize = 20;
 
 /// Estimates offset and skew of the clocks that stamp a recording, from when messages arrived
 ///
-/// The offset is the recorder's time minus the stamp, at the last message. A clock with a skew above 0 is slow. Behind the skew
-/// stand its uncertainty, and the least and the greatest skew among the estimates of every ten seconds.
+/// The offset is the recorder's time minus the stamp, at the last message. A clock with a skew above 0 is slow. After the skew
+/// come its uncertainty, and the least and the greatest skew among the estimates of every ten seconds.
 ///
 /// Jitter only makes a message late, so the estimate of `robocache-clock` lies along the earliest messages. The estimate covers the
 /// last --window-s seconds of a stream, and is refused if the messages span less than --lock-s seconds. The least delay of a stream
@@ -72,7 +72,7 @@ struct Clock {
     /// The reason why the clock can't be estimated; `None` if it was.
     refused: Option<String>,
     estimates: Vec<Estimate>,
-    /// Clock jumps, silences and implausible clock rates, oldest first, at most `MOST_NOTICES`.
+    /// Clock jumps, silences and implausible clock rates that were noticed, oldest first, at most `MOST_NOTICES`.
     notices: Vec<TimedNotice>,
     notices_left_out: u64,
 }
@@ -92,7 +92,7 @@ struct TimedNotice {
     text: String,
 }
 
-/// Clock of one stream, with counts and estimates so far, while the recording is read.
+/// Estimator of one stream's clock, with the counts and estimates so far, while the recording is read.
 struct StreamClock {
     name: String,
     clock: DeviceClock,
@@ -266,7 +266,7 @@ impl Clock {
     }
 }
 
-/// Formats a notice of the clock for a reader of a finished recording.
+/// Formats a notice about a clock, such as that it was set, for the report on a recording.
 fn in_words(notice: &Notice) -> String {
     match *notice {
         Notice::Reset { ns } => format!("it was set by {:+.3} s against the recorder's", ns_to_s(ns)),

@@ -1,4 +1,5 @@
-//! Configuration files as the library reads them. Recorders and replays are read, but never built, so that nothing is written here.
+//! Configuration files, read and checked by the library's own code. Recorders and replays are checked, but never built, so that
+//! nothing is written here.
 
 use robocache::app::plugins::{self, AlignPlugin, GroupPlugin, RecordConfig, ReplayConfig};
 use robocache::app::{App, AppError, BuildContext, Config, Graph, OutputResidence, Plugin};
@@ -17,8 +18,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Order in which the sections of a configuration without `plugins:` run. Each section can take the outputs of earlier sections, as
-/// the nodes of a dataflow can.
+/// Order in which the sections of a configuration without `plugins:` run. Each section can use the outputs of earlier sections
+/// as inputs.
 pub const ORDER: [&str; 8] = [
     "clock",
     "kinematics",
@@ -30,7 +31,7 @@ pub const ORDER: [&str; 8] = [
     "resample",
 ];
 
-/// Section of a configuration, with its values as they were read.
+/// Section of a configuration, with its parsed values.
 #[derive(Clone)]
 pub enum Section {
     /// Section `fuse` or `align`.
@@ -46,7 +47,7 @@ pub enum Section {
     Voxelize(VoxelizeConfig),
 }
 
-/// An operation that a configuration asks for.
+/// Operation of a configuration: the plugin that runs, and its section.
 #[derive(Clone)]
 pub struct Operation {
     /// The plugin's name: the key of its section.
@@ -65,7 +66,8 @@ impl Operation {
         }
     }
 
-    /// The name under which other operations take `output` of this operation: `NAME/output` if the operation has a name of its own.
+    /// The name by which other operations read `output` of this operation: `NAME/output` if the operation has a name of
+    /// its own.
     pub fn output(&self, output: &str) -> String {
         match &self.own_name {
             None => output.to_owned(),
@@ -121,7 +123,8 @@ pub fn check(file: &Path, plugins: Vec<Box<dyn Plugin>>) -> Result<CheckedConfig
 }
 
 /// Builds the operations of a configuration, to run on the CPU. Without `plugins:` there is one for each section that `order`
-/// names, in that order. Only outputs for which `is_wanted` is true are published. `what_for` is a verb for the error's text.
+/// names, in that order. Only outputs for which `is_wanted` is true are published. Errors contain `what_for`, a verb for the
+/// caller's purpose.
 pub fn graph(
     file: &Path,
     order: &[&'static str],
@@ -156,7 +159,7 @@ pub fn graph(
     Ok((graph, notes.take()))
 }
 
-/// External inputs by name, each with the selection (`from:`) of the columns that are read of its messages.
+/// External inputs by name, each with the selection (`from:`) of the message columns that are read.
 pub type Selections = Vec<(String, Selection)>;
 
 /// Reads the operations of a file, and the selections of their external inputs.
@@ -182,10 +185,10 @@ pub fn selections(file: &Path) -> Result<(Selections, Vec<Operation>), AppError>
     Ok((selections.collect(), notes.take()))
 }
 
-/// Log of the operations, in the order in which their plugins are built.
+/// Shared list of a configuration's operations, in the order in which their plugins are built.
 pub type OperationLog = Rc<RefCell<Vec<Operation>>>;
 
-/// Adds plugins to an app. Each plugin logs its section to `notes` when it is built.
+/// Adds plugins to an app. Each plugin appends its operation to `notes` when it is built.
 pub fn with_operation_log(app: App, plugins: Vec<Box<dyn Plugin>>, notes: &OperationLog) -> App {
     let noted = plugins.into_iter().map(|plugin| {
         let notes = notes.clone();
@@ -194,7 +197,7 @@ pub fn with_operation_log(app: App, plugins: Vec<Box<dyn Plugin>>, notes: &Opera
     app.add_plugins(noted)
 }
 
-/// Wrapper that logs the section of a plugin to `notes`, and then builds the plugin, unless it records or replays.
+/// Wrapper that appends the operation of a plugin to `notes`. It then builds the plugin, unless the plugin records or replays.
 struct LoggedPlugin {
     plugin: Box<dyn Plugin>,
     notes: OperationLog,

@@ -1,4 +1,5 @@
-//! `robocache info`: summarizes a recording, stream by stream. A part that can't be read is reported, and the rest is summarized.
+//! `robocache info`: summarizes a recording, stream by stream. Parts that can't be read are reported, and all other parts
+//! are summarized.
 
 use crate::convert::{self, Format, InputArgs};
 use crate::output::{Output, Table, bytes, figure, figure_or_dash, path, plain};
@@ -13,7 +14,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Multiple of the median step beyond which a step counts as a gap, where samples were lost.
+/// Multiple of the median step between samples. A longer step counts as a gap, in which samples were lost.
 const GAP: f64 = 1.5;
 
 /// Shows the contents of a recording, or of another input of `convert`: rates, gaps, order, payloads
@@ -39,7 +40,7 @@ pub struct Info {
     duration_s: f64,
     bytes: u64,
     pub streams: Vec<StreamSummary>,
-    /// Lines on parts that are not read, and, for files of other software, on stand-ins for missing parts.
+    /// Lines about parts that are not read, and, for files of other software, about values that replace missing parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
     /// Errors of the parts of the recording that can't be read, one line each.
@@ -76,7 +77,7 @@ pub struct StreamSummary {
     is_finished: bool,
 }
 
-/// Counts and times of a stream, gathered while a recording is read.
+/// Counts and times of a stream so far, while a recording is read.
 #[derive(Default)]
 struct StreamStatistics {
     messages: u64,
@@ -163,7 +164,7 @@ impl MisfitMessages {
     }
 }
 
-/// Refuses a message that does not have the same number of values, at least one, for each of its `timestamps_ns`.
+/// Refuses a message whose values can't be divided evenly among its `timestamps_ns`, at least one for each.
 fn samples(message: &Message) -> Result<(), SamplesError> {
     let stamps = message.header.timestamps_ns.get().map_or(0, <[i64]>::len);
     let values = message.flat().map_or(0, |values| values.len());
@@ -177,7 +178,7 @@ fn samples(message: &Message) -> Result<(), SamplesError> {
     }
 }
 
-/// Reads a file or folder of other software and summarizes its streams.
+/// Reads a file or folder in a format of other software, and summarizes its streams.
 fn read_other(path: &Path, format: Format, how: &InputArgs) -> eyre::Result<Info> {
     let mut source = convert::open(path, format, how, &[])?;
     let mut seen: BTreeMap<String, StreamStatistics> = BTreeMap::new();

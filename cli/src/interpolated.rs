@@ -1,5 +1,5 @@
-//! Warnings about outputs of `kinematics:` that are interpolated as if they were other values. Modes that take a sample as it is
-//! are never warned of.
+//! Warnings about interpolation modes that give wrong values for joints or poses of `kinematics:`, such as `linear` for a
+//! quaternion. The modes `previous` and `nearest`, which return a sample itself, get no warning.
 
 use robocache::ops::align::{AlignConfig, ChannelGroupConfig, ModalityConfig};
 use robocache::ops::kinematics::Product;
@@ -26,8 +26,8 @@ pub fn warnings(config: &AlignConfig, product_of: impl Fn(&str) -> Option<Produc
     found
 }
 
-/// Lists the groups of a modality, each with its key and the settings that it inherits. A modality without groups is one group of
-/// all channels.
+/// Lists the channel groups of a modality, each with its key and the settings that it inherits. A modality without groups is
+/// one group of all channels.
 fn rules(modality: &ModalityConfig) -> Vec<(String, ChannelGroupConfig)> {
     let whole = ChannelGroupConfig {
         channels: [0, modality.dim],
@@ -47,7 +47,7 @@ fn rules(modality: &ModalityConfig) -> Vec<(String, ChannelGroupConfig)> {
     modality.groups.iter().enumerate().map(of_group).collect()
 }
 
-/// The interpolation of a group; `None` if it takes a sample as it is (`previous` or `nearest`).
+/// The interpolation of a channel group; `None` if it is `previous` or `nearest`, which return a sample itself.
 fn interpolating_mode(group: &ChannelGroupConfig) -> Option<Interpolation> {
     let takes_one = |mode: &Interpolation| matches!(mode, Interpolation::Previous | Interpolation::Nearest);
     group.interpolation.filter(|mode| !takes_one(mode))

@@ -1,5 +1,5 @@
-//! `robocache latency`: measures by how much one channel of a recording lags behind another. A lag that can't be known is refused
-//! with a reason, never guessed.
+//! `robocache latency`: measures by how much one channel of a recording lags behind another. If the lag can't be determined,
+//! the result is a reason, never a guess.
 
 use crate::channel::{self, Channel};
 use crate::output::{Output, Table, figure, figure_or_dash, plain};
@@ -30,16 +30,16 @@ Exit codes:
 pub struct Args {
     /// The folder of the recording
     recording: PathBuf,
-    /// Reference channel, whose stamps are taken as right
+    /// Reference channel, from whose stamps the latency is measured
     #[arg(long, value_name = "CHANNEL")]
     a: String,
-    /// The channel whose latency is looked for
+    /// Channel whose latency is measured
     #[arg(long, value_name = "CHANNEL")]
     b: String,
-    /// The lags that are looked at, ms
+    /// Range of latencies that are compared, ms
     #[arg(long, value_name = "FROM..TO", default_value = "-500..500", value_parser = range, allow_hyphen_values = true)]
     range: (f64, f64),
-    /// Time over which differences are taken, ms: longer is steadier with noise
+    /// Time over which differences are taken, ms: a longer time suits noisier signals
     #[arg(long, value_name = "MS", default_value_t = LatencyConfig::default().smooth_ms)]
     smooth_ms: f64,
 }
@@ -55,10 +55,10 @@ fn range(text: &str) -> Result<(f64, f64), String> {
 struct Comparison {
     a: String,
     b: String,
-    /// Lag of `b` behind `a` over the whole recording; `None` if it can't be known.
+    /// Lag of `b` behind `a` over the whole recording; `None` if it can't be determined.
     #[serde(flatten)]
     lag: Option<Lag>,
-    /// The reason why the lag can't be known; `None` if it is known.
+    /// The reason why the lag can't be determined; `None` if it was.
     refused: Option<String>,
     /// Lag in each minute where both channels have samples; empty if there is only one such minute.
     minutes: Vec<Minute>,
@@ -78,13 +78,13 @@ struct Lag {
     peak: f64,
     second_peak: Option<f64>,
     second_ms: Option<f64>,
-    /// Standard deviation of the correlation of channels that are not related.
+    /// Standard deviation that the correlation of unrelated channels would have.
     noise: f64,
 }
 
 #[derive(Serialize)]
 struct Minute {
-    /// Number of whole minutes from the first sample of `a` to the start of this minute.
+    /// Index of the minute, 0 for the one that begins with the first sample of `a`.
     minute: i64,
     #[serde(flatten)]
     lag: Option<Lag>,

@@ -32,7 +32,7 @@ Exit codes:
 
 Results go to standard output, remarks to standard error. RUST_LOG filters the remarks of the library (default: warn).";
 
-/// Looks at robocache's recordings, configurations and machines.
+/// Checks, measures and converts recordings, and checks configurations and machines.
 #[derive(Parser)]
 #[command(name = "robocache", version, after_help = EXIT_CODES)]
 struct Cli {

@@ -15,12 +15,12 @@ const SHOW: &str = include_str!("../templates/show.py");
 const RATE_HZ: f64 = 50.0;
 /// Threshold of a sensor's rate, Hz. From this rate on, linear interpolation is nearer to the truth than the previous sample.
 const LINEAR_HZ: f64 = 50.0;
-/// Maximum number of occupied cells in a voxel grid.
+/// Maximum number of occupied cells in a voxel grid, which the new configuration sets.
 const MAX_VOXELS: u64 = 50_000;
 const POOL: &str = "16MB";
 /// Size of a node's pool of shared memory if the dataflow gives none, MB.
 const DEFAULT_POOL_MB: usize = 8;
-/// Keys of a node in the dataflow by which dora restarts it after a crash, at most three times: a node that can't start will not
+/// Dataflow keys by which dora restarts a node after a crash, at most three times: a node that can't start now will not
 /// start later.
 const RESTART: &str = "    restart_policy: on-failure\n    max_restarts: 3\n";
 /// Timer input of a sensor's node, as dora restarts only nodes with an input.

@@ -1,5 +1,5 @@
-//! Judges, by their arrivals, if the streams that a configuration takes are stamped by one clock. Messages without arrivals can't
-//! be judged, and are never reported.
+//! Finds streams of a configuration whose stamps are ahead of, or behind, those of the other streams, by their arrival times.
+//! Messages without arrival times can't be judged, and are never reported.
 
 use crate::config::{Operation, Section};
 use robocache::ops::offsets::{Offset, Offsets, Severity};
@@ -12,25 +12,26 @@ use std::collections::HashMap;
 /// The streams that may be off.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
-    /// A stream whose stamps may be off from those of the others, by any amount; may be given several times
+    /// A stream whose stamps may differ from those of the other streams by any amount; may be given several times
     #[arg(long, value_name = "STREAM")]
     pub allow_offset: Vec<String>,
 }
 
-/// A stream whose stamps are off from those of the others.
+/// Stream whose stamps are ahead of, or behind, those of the other streams.
 #[derive(Serialize)]
 pub struct StreamOffset {
     pub stream: String,
     /// Time by which the stream's stamps are ahead of those of the other streams, beyond `latency_ms`, ms; negative if they are
     /// behind.
     pub ahead_ms: f64,
-    /// Time from the first message of the recording to the first one whose stamps are off by `ahead_ms`, s.
+    /// Time from the first message of the recording to the first one whose stamp is ahead by `ahead_ms`, s.
     pub from_s: f64,
     pub is_refused: bool,
     pub text: String,
 }
 
-/// Collector of the stamps and arrivals of streams, which finds the streams whose stamps are off from those of the others.
+/// Collector of the stamps and arrival times of streams. It finds the streams whose stamps are ahead of, or behind, those of
+/// the other streams.
 #[derive(Default)]
 pub struct Judge {
     offsets: Offsets,
@@ -38,7 +39,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge of `streams`, each with its latency, ns. Streams that `args` allow to be off are left out.
+    /// Creates a judge of `streams`, each with its latency, ns. The streams that `--allow-offset` names are left out.
     pub fn new(streams: impl IntoIterator<Item = (String, i64)>, args: &Args) -> Self {
         let mut judged: Vec<(String, i64)> = Vec::new();
         for (name, latency_ns) in streams {
@@ -71,7 +72,7 @@ impl Judge {
         }
     }
 
-    /// Lists the streams whose stamps are off, by the messages so far.
+    /// Lists the streams whose stamps are ahead of, or behind, those of the other streams, by the messages so far.
     pub fn offsets(&self) -> Vec<StreamOffset> {
         self.offsets.judge().into_iter().map(StreamOffset::from).collect()
     }
@@ -91,7 +92,7 @@ impl From<Offset> for StreamOffset {
     }
 }
 
-/// Lists the streams that operations take by their stamps, each with its latency, ns. Inputs of `clock` are left out, as `clock`
+/// Lists the streams whose stamps the operations use, each with its latency, ns. Inputs of `clock` are left out, as `clock`
 /// changes their stamps.
 pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     let mut taken: Vec<(String, f64)> = Vec::new();
@@ -160,8 +161,8 @@ pub fn latencies(operations: &[Operation]) -> Vec<(String, i64)> {
     taken.map(|(name, ms)| (name, ms_to_ns(ms))).collect()
 }
 
-/// Returns the `latency_ms` of the modality, attached stream or map that takes `made`, an output of another operation; `None` if
-/// none of them takes this output.
+/// Returns the `latency_ms` of the modality, attached stream or map that reads `made`, an output of another operation; `None`
+/// if none of them reads this output.
 fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     operations.iter().find_map(|operation| match &operation.section {
         Section::Observe(config) => {
@@ -180,7 +181,8 @@ fn latency_ms(operations: &[Operation], made: &str) -> Option<f64> {
     })
 }
 
-/// Describes the streams whose stamps are off by too much to be used; `None` if there are none.
+/// Describes the streams whose stamps are too far ahead of, or behind, those of the other streams to be used; `None` if there
+/// are none.
 pub fn refusal(found: &[StreamOffset]) -> Option<String> {
     let refused = found.iter().filter(|found| found.is_refused);
     let texts: Vec<&str> = refused.map(|found| found.text.as_str()).collect();

@@ -158,7 +158,8 @@ const MAX_CELL_CHARS: usize = 200;
 /// Minimum number of characters that are left of a name in the first column of a table that is too wide.
 const MIN_NAME_CHARS: usize = 10;
 
-/// Rows of cells below headings, with text aligned left and numbers right. A cell that is too long is cut, and ends with `...`.
+/// Text table: headings and rows of cells, with text aligned left and numbers right. A cell that is too long is cut, and ends
+/// with `...`.
 pub struct Table {
     rows: Vec<Vec<String>>,
     left: Vec<bool>,
@@ -229,7 +230,7 @@ impl Display for Table {
     }
 }
 
-/// Formats a number with up to three significant digits, or with more if they stand before the point.
+/// Formats a number with up to three significant digits, or with all digits before the point if these are more.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,5 +1,5 @@
-//! `robocache report`: shows a recording, and the observations that a configuration makes of it, on one page. The figures are those
-//! of `info` and `try`, and the page loads nothing else.
+//! `robocache report`: writes an HTML page about a recording, and about the observations that a configuration makes of it. Its
+//! numbers are those of `info` and `try`, and the page loads no other file.
 
 mod diagnosed;
 mod histogram;
@@ -25,7 +25,7 @@ use watched::Watched;
 /// Maximum number of lines in the chart of `--channel`.
 const MOST_LINES: usize = 32;
 
-/// Maximum number of values in a sample of a recorded stream that is drawn; larger samples are clouds, grids or images.
+/// Maximum number of values in a sample of a stream that is drawn. Larger samples are clouds, grids or images.
 const LONGEST_SAMPLE: usize = 1024;
 
 /// Writes a page that shows a recording, and what a configuration makes of it
@@ -57,7 +57,7 @@ pub struct Args {
     offsets: offsets::Args,
 }
 
-/// Numbers and texts of the page, which are also the result of the command.
+/// Numbers and texts of the page, which are also the result that the command prints.
 #[derive(Serialize)]
 pub struct Figures {
     recording: PathBuf,
@@ -65,13 +65,13 @@ pub struct Figures {
     page: PathBuf,
     page_bytes: usize,
     verdict: String,
-    /// Result of the trial, as in `try --json`.
+    /// Result of trying the configuration, as in `try --json`; `None` without `--config`.
     trial: Option<Trial>,
-    /// Recorded observations, with the figures of `try --json`.
+    /// Figures of recorded observations, the same as in `try --json`.
     recorded: Vec<Observations>,
     /// Summary of the recording, as in `info --json`.
     info: Info,
-    /// Streams whose stamps are off from those of the others.
+    /// Streams whose stamps are ahead of, or behind, those of the other streams.
     offsets: Vec<StreamOffset>,
     /// Streams that are not drawn, by name, each with the reason.
     not_drawn: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ pub struct Figures {
 
 /// Data of the charts on the page.
 struct Drawings {
-    /// Lines of the chart of `--channel`: one entry, with one line, for each channel.
+    /// Lines of the chart of `--channel`: one `Chart` with one line for each channel.
     channels: Vec<Chart>,
     outputs: Vec<Watched>,
     diagnostics: Vec<Diagnosed>,
@@ -120,7 +120,7 @@ pub fn run(args: &Args, output: &Output) -> eyre::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!figures.problems.is_empty())))
 }
 
-/// Writes the page, and returns its figures.
+/// Writes the page, and returns its numbers and texts.
 pub fn write(args: &Args) -> eyre::Result<Figures> {
     // Channels and the configuration are checked first, as reading a long recording takes time.
     let channels = read_channel_charts(&args.recording, &args.channels)?;
@@ -260,7 +260,7 @@ fn read_drawings(folder: &Path, args: &offsets::Args) -> eyre::Result<Recorded> 
     Ok(recorded)
 }
 
-/// Kind of a stream, with the data that is drawn.
+/// Kind of a recorded stream, with the data that is drawn of it.
 enum StreamContent {
     Nothing,
     Observations(Watched, Box<Counts>),

@@ -1,12 +1,12 @@
-//! Values over time, reduced to the points that a drawing has room for. A reduced point keeps the smallest and the largest of its
-//! values, so that no peak is lost. A stretch is the time between two settings of a clock.
+//! Values over time, reduced to the number of points that a drawing can show. A reduced point keeps the smallest and the
+//! largest of its values, so that no peak is lost. A stretch is the time between two settings of a clock.
 
-/// Step back of the time beyond which a clock counts as set, ns; a new stretch of the drawing begins.
+/// Step back of the time, ns, beyond which a clock counts as set. A new stretch of the drawing begins there.
 const BACK_NS: i64 = 1_000_000_000;
-/// Step ahead of the time beyond which a clock counts as set, ns; a new stretch of the drawing begins.
+/// Step ahead of the time, ns, beyond which a clock counts as set. A new stretch of the drawing begins there.
 const AHEAD_NS: i64 = 3_600_000_000_000;
 
-/// Maximum number of stretches that are drawn. A stretch ends when a clock was set.
+/// Maximum number of stretches that are drawn. A stretch is the time between two settings of a clock.
 const MOST_STRETCHES: usize = 8;
 
 /// Multiple of the median step beyond which a step is a gap, as in `robocache info`.
@@ -15,7 +15,8 @@ const GAP: f64 = 1.5;
 /// Number of points to which a stretch of a report is reduced, as soon as it has more than twice as many.
 pub const MOST_POINTS: usize = 1000;
 
-/// Values at common times, a column for each line that is drawn, in stretches that end when a clock was set.
+/// Values to draw as lines, one column per line, at common times. They are divided into stretches, which end when a clock
+/// was set.
 pub struct Tracks {
     columns: usize,
     most: usize,
@@ -60,7 +61,7 @@ impl Tracks {
     }
 }
 
-/// Points of one stretch of [`Tracks`], in the order of time.
+/// Points of one stretch of [`Tracks`], in time order.
 pub struct Track {
     columns: usize,
     most: usize,
@@ -71,7 +72,7 @@ pub struct Track {
     values: Vec<(f64, f64)>,
 }
 
-/// Start and end of the time that a point covers, ns.
+/// Time span that a point covers: its start and its end, ns.
 #[derive(Clone, Copy)]
 struct Point {
     first_ns: i64,
@@ -81,7 +82,7 @@ struct Point {
 /// Points to be joined by lines; a line ends at a missing value.
 pub struct Lines {
     pub times_ns: Vec<i64>,
-    /// The value of each column at each time.
+    /// Values of each column, one for each of `times_ns`; `None` if the value is missing.
     pub columns: Vec<Vec<Option<f64>>>,
 }
 
@@ -145,7 +146,7 @@ impl Track {
         }
     }
 
-    /// Widens the time that a point covers, at least twofold, and merges the points.
+    /// Widens the time that each point covers, at least twofold, and merges the points that then cover the same time.
     fn widen(&mut self) {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else {
             return;

@@ -39,7 +39,7 @@ fn unrecorded() -> Folder {
     folder
 }
 
-/// Copies the project's own files to a temporary folder, and adds a recording for the dataflows that replay one.
+/// Copies the project's own files to a temporary folder. Adds a recording for the dataflows that replay one.
 fn project() -> Folder {
     let folder = unrecorded();
     let of = |stream: &'static str, dim: usize, ms: i64, count: i64| {

@@ -14,7 +14,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine with shared memory, the right version of dora, and the Python package.
+    /// Creates a machine that has shared memory, the right version of dora, and the Python package.
     fn new() -> Self {
         let folder = Folder::new();
         std::fs::create_dir_all(folder.path("root/dev")).unwrap();
@@ -129,7 +129,8 @@ fn a_container_without_shared_memory_is_not_fit() {
     machine.says(1, "shared memory", "error", "is not a folder");
 }
 
-/// Uses 64 MiB, as containers have by default, in a mount namespace of its own, if the system allows one.
+/// Runs with 64 MiB of shared memory, the default of containers, in a mount namespace. Skipped if the system does not
+/// allow one.
 #[test]
 fn little_shared_memory_is_a_warning() {
     let machine = Machine::new();
@@ -174,7 +175,7 @@ fn files_of_the_system_are_read_where_they_are() {
     assert!(driver.2.contains("580.65.06"), "{driver:?}");
 }
 
-/// Builds the fake drivers, once. Returns false if the tools for that are missing.
+/// Builds the fake GPU drivers, once. Returns false if `make` or the compiler is missing.
 fn has_drivers() -> bool {
     static BUILT: OnceLock<bool> = OnceLock::new();
     *BUILT.get_or_init(|| {
@@ -264,7 +265,7 @@ fn the_devices_of_amd_are_looked_at_as_those_of_nvidia_are() {
     );
 }
 
-/// Makes each of the driver's first 60 calls fail, one in each run. Failures of calls that only release resources change nothing.
+/// Makes each of the driver's first 60 calls fail, one in each run. A failed call that only releases resources changes nothing.
 #[test]
 fn whichever_call_of_hip_fails_a_device_that_can_not_be_used_is_told() {
     if !has_drivers() {

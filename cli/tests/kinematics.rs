@@ -1,4 +1,5 @@
-//! Tests of `robocache check` and `try` with joints that are recorded otherwise than `kinematics:` takes them.
+//! Tests of `robocache check` and `try` with recorded joints that are not in the form that `kinematics:` reads, such as joints
+//! in degrees.
 
 use crate::common::{Folder, MS, command, done, record, run, sample};
 
@@ -9,7 +10,8 @@ nodes:
   - { id: show, path: show.py, inputs: { pose: arm/arm_pose } }
 ";
 
-/// Writes a recording of samples with the fields `names`, and a configuration with an entry of `kinematics:` that takes them.
+/// Writes a recording of samples with the fields `names`, and a configuration whose `kinematics:` has the settings `entry` and
+/// reads them.
 fn project(names: &[&str], values: &[&[f32]], entry: &str) -> Folder {
     let folder = Folder::new();
     let samples = (0..).zip(values).map(|(i, values)| {
@@ -156,7 +158,7 @@ fn project_of_poses() -> Folder {
     project(&[], &poses, "make: joints, inverse: { task: position }")
 }
 
-/// Adds a plugin to the list `plugins:` of a project's configuration.
+/// Adds a plugin to the list `plugins:` of the configuration in `folder`.
 fn with_plugin(folder: &Folder, plugin: &str) {
     let config = std::fs::read_to_string(folder.path("robot.yml")).unwrap();
     folder.write("robot.yml", &config.replace("}] }]\n", &format!("}}] }}, {plugin}]\n")));

@@ -1,4 +1,4 @@
-//! Tests of the command, in one binary, as each binary links the whole engine.
+//! Tests of the command `robocache`. They are in one binary, since each test binary links the whole library.
 
 #![allow(clippy::unwrap_used)]
 

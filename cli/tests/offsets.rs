@@ -1,4 +1,4 @@
-//! Tests of streams whose stamps are off from those of the others, by their arrivals, in every command that uses stamps.
+//! Tests of streams whose stamps are ahead of, or behind, those of the other streams, in every command that uses stamps.
 
 use crate::common::{Folder, MS, record, run, sample};
 use robocache::stream::Message;
@@ -19,7 +19,8 @@ lerobot:
     - { name: action, stream: command, take: next }
 ";
 
-/// Records ten seconds, in which the clock of each stream is `ahead` by some ms. All messages arrive 3 ms after the capture.
+/// Writes a recording of ten seconds, in which the clock of each stream is `ahead` by some ms. All messages arrive 3 ms after
+/// the capture.
 fn recorded(folder: &Folder, ahead: &[(&str, i64)]) {
     let mut messages: Vec<(&str, Message)> = Vec::new();
     for i in 0..500 {

@@ -1,4 +1,4 @@
-//! Tests of `robocache report`: its figures, the data of the page, and the page in a browser.
+//! Tests of `robocache report`: its numbers, the data of the page, and the page in a browser.
 
 use crate::common::{Done, FUSE, Folder, MS, half, record, record_robot, root, run, sample};
 use robocache::ops::{self, align};
@@ -31,7 +31,7 @@ fn data(page: &str) -> Value {
     serde_json::from_str(from.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// Removes the figures of a report that differ from run to run.
+/// Removes the measured durations of a report, which differ from run to run.
 fn lasting(mut report: Value) -> Value {
     report.as_object_mut().unwrap().remove("took_s");
     for of in report["observations"].as_array_mut().unwrap() {

@@ -1,5 +1,5 @@
-//! Tests that the output of `convert` is whole or not there: killed, on a full disk, or run twice at once. Each conversion is
-//! killed at a number of points, `ROBOCACHE_KILL_POINTS`.
+//! Tests that the output of `convert` is complete or absent if the command is killed, the disk is full, or two run at once.
+//! Each conversion is killed at `ROBOCACHE_KILL_POINTS` points in time.
 
 use crate::common::{FUSE, Folder, MS, command, done, record, run, sample};
 use rustix::fs::{FlockOperation, flock};
@@ -123,7 +123,7 @@ fn killed_at_any_point_it_leaves_a_whole_output_or_none() {
     }
 }
 
-/// Uses a limit on the size of files in place of a full disk.
+/// Limits the size of files, which acts like a full disk.
 #[test]
 fn without_room_nothing_is_left() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-"""Makes a picture of a recording of Rerun: `picture.py FILE.rrd FILE.png`. It needs no display, but a Vulkan
-driver, such as that of mesa-vulkan-drivers, which computes on the CPU.
+"""Makes a picture of a Rerun recording: `picture.py FILE.rrd FILE.png`. It needs no display, but a Vulkan driver, such as that
+of mesa-vulkan-drivers, which computes on the CPU.
 """
 
 import argparse
@@ -20,7 +20,7 @@ _WIDTH = 1440
 
 
 def picture(recording: pathlib.Path, timeline: str = "capture_time") -> Image.Image:
-    """Takes a picture of a viewer's window that shows the end of a recording on a timeline."""
+    """Returns a screenshot of the Rerun viewer that shows the end of a recording. The end is that of `timeline`."""
     # The viewer is looked up in PATH by its name.
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with ViewerClient.spawn(headless=True, port=9877) as viewer:

@@ -29,8 +29,8 @@ Taker = Callable[[_native.Tensor], Array]
 
 
 def source(section: str, config: Config) -> _native.Source:
-    """Reads the YAML file `config`, or writes the dict `config` as YAML. Returns the YAML text, and the name that errors give to
-    its file: `config` for a dict."""
+    """Reads the YAML file `config`, or writes the dict `config` as YAML. Returns the YAML text, and the file name for error
+    messages, which is `config` for a dict."""
     if isinstance(config, str | os.PathLike):
         path = os.fspath(config)
         with open(path, encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def source(section: str, config: Config) -> _native.Source:
 
 
 def described(value: object) -> str:
-    """Describes a value of a wrong type for an error text: `None`, or `a` and its type."""
+    """Describes a value of a wrong type for an error text, such as `a list`; `None` for None."""
     return "None" if value is None else f"a {type(value).__qualname__}"
 
 

@@ -34,7 +34,8 @@ def _left() -> Iterator[int]:
 
 
 def _fields(path: str) -> dict[str, int]:
-    """Reads a file of lines `name number` or `name: number kB` as a dict; empty if the file can't be read."""
+    """Reads a file of /proc with lines `name: number kB`, or of a control group with lines `name number`, as a dict; empty if
+    it can't be read."""
     try:
         lines = [line.replace(":", " ").split() for line in pathlib.Path(path).read_text().splitlines()]
     except OSError:

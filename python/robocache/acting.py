@@ -119,7 +119,7 @@ def _age(age_ns: int) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Steps:
-    """The rows of the last n observations, oldest first, as `History` returns them: D columns of M modalities."""
+    """Newest row of each of the last n observations, oldest first, as `History` returns them: D columns of M modalities."""
 
     values: np.ndarray
     """Values of the steps, [n, D]; NaN where they are not valid."""
@@ -134,13 +134,13 @@ class Steps:
 
 
 class History:
-    """The newest rows of the last n observations, for a policy that looks back further than a window does.
+    """The newest row of each of the last n observations, for a policy that needs more history than a window has.
 
     >>> history = History(2)
     >>> steps = history.push(observation)       # steps.values is [2, D]
 
-    At the start, after each clock jump, and after a restart of the node, missing steps repeat the oldest valid step. LeRobot and
-    Diffusion Policy do the same, because no robot was ever in a step of zeros. Columns are those of `modalities`, in their
+    At the start, after each clock jump, and after a restart of the node, missing steps repeat the oldest valid step. LeRobot
+    and Diffusion Policy do the same, because no robot was ever in a step of zeros. Columns are those of `modalities`, in their
     order; by default those of all modalities.
     """
 

@@ -1,4 +1,4 @@
-"""Messages that are tied to the rows of an observation: voxel grids, clouds, images, any tensor.
+"""Messages that are attached to the rows of an observation: voxel grids, clouds, images, any tensor.
 
 A row without a message has None, and never the message of another row.
 """
@@ -84,7 +84,8 @@ class Attached:
         return MessageTensor(values.reshape(shape), messages.text(self.metadata, "dtype")).numpy()
 
     def _metadata_of(self, index: int, count: int) -> Mapping[str, Any]:
-        """Returns the metadata of message `index` of `count`: of grids that moved within the window, its own `origin_m`."""
+        """Returns the metadata of message `index` of `count`. If the grids of a window have different origins, `origin_m` is
+        that of this message."""
         origins = self.metadata.get("origin_m", ())
         if count < 2 or len(origins) != 3 * count:
             return self.metadata
@@ -92,7 +93,7 @@ class Attached:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any], name: str = "grids", *, copy: bool = True) -> Attached:
-        """Reads an event of the output `name`, on which a node sends attached messages separately."""
+        """Reads an event of the output `name`, on which fuse sends the attached messages separately."""
         value, metadata = messages.parts(event)
         value, copy = messages.on_host(value, metadata, copy)
         columns = messages.columns(value) if messages.is_columns(value) else {"": messages.flat(value)}
@@ -105,8 +106,8 @@ class Attached:
 def of_observation(
     metadata: Mapping[str, Any], columns: Mapping[str, np.ndarray] | None, rows: int
 ) -> dict[str, Attached]:
-    """Returns the attached streams of an observation by name. The dict `columns` has the columns of an `observation`, and is None
-    for a message of `fused`. Empty if nothing is attached."""
+    """Returns the attached streams of an observation by name; empty if nothing is attached. The dict `columns` has the columns
+    of an `observation`. It is None for `fused`, whose attached messages are sent separately."""
     if "attached" not in metadata:
         return {}
     found = {}
@@ -142,8 +143,8 @@ def _of(
 
 
 def _rows(name: str, column: np.ndarray, total: int) -> np.ndarray:
-    """Reshapes a column of a message to [total, ...], since the elements of all rows in an `observation` are one flat list. Raises
-    MessageError if they can't be divided among `total` rows."""
+    """Reshapes a column of a message, a flat list of the elements of all rows, to [total, ...]. Raises MessageError if the
+    elements can't be divided evenly among `total` rows."""
     if column.ndim == 2 or column.size == total:
         return column
     if total == 0 or column.size % total:

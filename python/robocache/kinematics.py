@@ -1,4 +1,4 @@
-"""Poses, Jacobians and joints of a robot's chains, from its URDF.
+"""Kinematic chains of a robot from its URDF: poses and Jacobians for joints, and joints for poses.
 
     chain = rc.Chain.from_urdf("panda.urdf", "panda_link0", "panda_hand")
     poses = chain.fk(q)                     # q [..., n] gives [..., 7]: x y z qx qy qz qw
@@ -269,14 +269,14 @@ class Chain:
 
 
 def _made_of(cls: type[Chain], arguments: tuple[Any, ...]) -> Chain:
-    """Unpickles a chain: makes it from the arguments of the pickled chain, without its warnings."""
+    """Unpickles a chain: makes it again from its arguments, without the warnings of the first time."""
     chain = cls.__new__(cls)
     chain._make(*arguments)
     return chain
 
 
 def _start_of(text: str) -> str:
-    """Shortens a text to 60 characters, to quote it in an error."""
+    """Shortens a text to its first 60 characters, quoted for an error text."""
     return repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
 
 
@@ -320,8 +320,8 @@ def _config(
 
 
 def _numbers(name: str, numbers: Sequence[float], allowed: str) -> list[float]:
-    """Converts numbers to a list of floats. Raises ValueError if their count is not the number with which the text `allowed`
-    begins."""
+    """Converts numbers to a list of floats. The text `allowed` begins with the expected count, such as `2, lower and upper`.
+    Raises ValueError for another count."""
     floats = _as_floats(name, numbers, allowed)
     if len(floats) != int(allowed.split(",")[0]):
         came = "1 number" if len(floats) == 1 else f"{len(floats)} numbers"

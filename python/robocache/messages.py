@@ -36,12 +36,13 @@ def parts(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 def is_resident(metadata: Mapping[str, Any]) -> bool:
-    """True if the payload is in a ring of its producer, and the message has only its slot."""
+    """True if the payload is in a ring of its producer, and the message only tells the ring and the slot."""
     return "ring" in metadata or text(metadata, "residence") not in (None, "host")
 
 
 def take(metadata: Mapping[str, Any], copy: bool) -> SlotPayload:
-    """Takes a payload from its ring: a copy if `copy`, else the memory of its slot. Raises RingError if it can't be taken."""
+    """Takes a payload from the ring that the metadata name: a copy if `copy`, else the memory of its slot. Raises RingError if
+    the ring no longer has it."""
     # A check of the metadata takes 20 us in a process that has just woken up, so it is made only after a failure.
     try:
         ticket = metadata["ring"], metadata["slot"], metadata["generation"], metadata["nbytes"]
@@ -57,7 +58,8 @@ def take(metadata: Mapping[str, Any], copy: bool) -> SlotPayload:
 
 
 def on_host(value: Any, metadata: Mapping[str, Any], copy: bool) -> tuple[Any, bool]:
-    """Returns the payload, and True if the caller must still copy it to own it. A payload in a ring becomes NumPy arrays."""
+    """Returns the payload in host memory, and True if it is the sender's memory and `copy` asks the caller to copy it. A
+    payload in a ring becomes NumPy arrays."""
     if not is_resident(metadata):
         return value, copy
     return host_arrays(take(metadata, copy)), False

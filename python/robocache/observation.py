@@ -74,7 +74,8 @@ class Observation:
 
     @property
     def timestamp_ns(self) -> int:
-        """Target of the newest row, ns. If the message has an `error` in place of rows, its stamp; 0 if it has none."""
+        """Target of the newest row, ns. If the message has an `error` in place of rows, the stamp of the message, or 0 if
+        it has none."""
         return int(self.timestamps_ns[-1]) if len(self.timestamps_ns) else int(self.metadata.get("timestamp_ns", 0))
 
     def __len__(self) -> int:

@@ -166,7 +166,8 @@ def _observe(
 
 
 def number_of(invalid: float | None) -> float | None:
-    """Checks the argument `invalid`, the number for values that are not valid. Returns a float, or None for the `fill_value`."""
+    """Checks the argument `invalid`, the value that replaces invalid values. Returns it as a float, or None,
+    which keeps `fill_value`."""
     if invalid is None or (hasattr(invalid, "__float__") and not isinstance(invalid, bool | np.bool_)):
         return None if invalid is None else float(invalid)
     raise TypeError(f"`invalid` is {described(invalid)} (allowed: a number, None for the `fill_value`)")
@@ -180,8 +181,8 @@ def names_of(key: str, names: Sequence[str]) -> list[str]:
 
 
 def out_of_memory(error: MemoryError) -> Exception:
-    """Makes the error for observations that do not fit into memory: a ValueError if the times of a stream look wrong, such as in
-    another unit, else a MemoryError."""
+    """Makes the error to raise if observations do not fit into memory. It is a ValueError if the times of a stream look wrong,
+    such as in another unit, else a MemoryError."""
     words, *spans = error.args or ("",)
     doubts = list(_doubtful_times(spans[0])) if spans else []
     return ValueError(f"{'; '.join(doubts)} ({words})") if doubts else MemoryError(words)
@@ -234,8 +235,8 @@ Span = tuple[str, int, int, int, int]
 
 
 def _doubtful_times(spans: Sequence[Span], observations: int | None = None) -> Iterator[str]:
-    """Yields a warning for each sign that times are not nanoseconds, not of one clock, or out of order. If there is no observation
-    and no such sign, the warning has the times of the streams."""
+    """Yields a warning for each sign that times are not in nanoseconds, not of one clock, or out of order. If there is no such
+    sign and no observation either, yields a warning with the times of the streams."""
     is_doubted = False
     # A stream of a single sample, such as a map that does not change, may have any time.
     several = [span for span in spans if span[3] > 1]
@@ -282,14 +283,14 @@ _UNITS = {"microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
 
 
 def _unit(early: Span, late: Span) -> str:
-    """Returns a sentence that names the unit in which the times of the stream `early` seem to be, by those of `late`. The sentence
-    is empty if no unit fits."""
+    """Compares the times of two streams that do not overlap. Returns a sentence that names the unit in which the earlier
+    stream's times seem to be; empty if no unit fits."""
     unit = _unit_of(early[1], late[1])
     return f" Those of `{early[0]}` seem to be {unit}: they are to be times {_UNITS[unit]}." if unit else ""
 
 
 def _unit_of(time: int, time_ns: int) -> str | None:
-    """Returns the unit in which `time` is within 10 % of `time_ns`; None if there is no such unit."""
+    """Returns the unit, such as `seconds`, in which the number `time` is within 10 % of `time_ns`; None if no unit fits."""
     return next((unit for unit, ns in _UNITS.items() if time > 0 and abs(time * ns / time_ns - 1) < 0.1), None)
 
 
@@ -307,7 +308,7 @@ def _name(name: str) -> str:
 
 
 def gathered(observed: _native.Observed, take: Taker) -> Observations:
-    """Copies the distinct rows of a run to all windows that show them, as arrays of the caller's library."""
+    """Makes the windows of all observations. The native result has each distinct row once; a window gets copies of its rows."""
     index = take(observed.index)
     return Observations(
         fused=take(observed.values)[index],
@@ -320,7 +321,7 @@ def gathered(observed: _native.Observed, take: Taker) -> Observations:
 
 
 def about(observed: _native.Observed) -> dict[str, Any]:
-    """Returns the fields of `Observations` that are not arrays, as a dict."""
+    """Returns the fields of `Observations` that are not arrays, such as the names of modalities and the counters, as a dict."""
     dropped: dict[str, dict[str, int]] = {}
     for name, reason, count in observed.dropped:
         dropped.setdefault(name, {})[reason] = count

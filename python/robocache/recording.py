@@ -149,7 +149,8 @@ class RecordedMessages(Sequence[RecordedMessage]):
 
 
 def _rows_of(arrays: dict[str, np.ndarray], shape: list[int], width: int) -> int:
-    """Returns the number of rows of a struct, or of a flat array whose rows have `width` elements."""
+    """Returns the number of rows of one attached message: of a struct with columns, or of a flat array with `width`
+    elements per row."""
     if "" not in arrays:
         return len(next(iter(arrays.values())))
     return shape[0] if len(shape) > 1 else arrays[""].size // max(width, 1)
@@ -298,7 +299,8 @@ class Item(dict[str, Any]):
     """Number in entries that are not valid; None for the `fill_value` that the node writes."""
 
     def observation(self) -> Observation:
-        """Converts the item to an `Observation`, as a policy gets it. Raises ValueError if the item is several observations."""
+        """Converts the item to an `Observation`, as a policy gets it. Raises ValueError if the item
+        has several observations."""
         fused = self["fused"]
         if fused.ndim != 2:
             raise ValueError(f"there are {len(fused)} observations (allowed: one, such as dataset[7])")
@@ -380,8 +382,8 @@ class RecordingDataset:
         }
 
     def _runs(self) -> list[int]:
-        """Returns for each window the index of its first row among the distinct rows, if its rows follow one another there and can
-        be sliced; else -1."""
+        """Returns for each window the index of its first row in the array of distinct rows. It is -1 if the window's rows are
+        not consecutive there, so that it can't be a slice."""
         rows = self._index.shape[1]
         is_run = (self._index == self._index[:, :1] + np.arange(rows)).all(axis=1)
         return np.where(is_run, self._index[:, 0], -1).tolist()
@@ -390,7 +392,8 @@ class RecordingDataset:
         return len(self._first)
 
     def __getitem__(self, item: int | slice | Sequence[int] | np.ndarray) -> Item:
-        """Returns the observation with an index, or several observations, whose arrays have one more axis in front."""
+        """Returns the observation at an index as an item. A slice or a list of indices gives several, with arrays that have one
+        more axis in front."""
         if isinstance(item, tuple):
             item = list(item)
         try:

@@ -188,7 +188,8 @@ def _of_ring(metadata: Mapping[str, Any], column: str | None, copy: bool) -> Mes
 
 
 def is_bits(array: np.ndarray, metadata: Mapping[str, Any]) -> bool:
-    """True if a payload may be a voxel grid in the layout `bits`: uint8, with one bit for each cell of `grid_shape`."""
+    """True if a payload has the size of a voxel grid in the layout `bits`: uint8, with one bit for each
+    cell of `grid_shape`."""
     if array.dtype != np.uint8 or "grid_shape" not in metadata:
         return False
     return bool(array.size == -(-math.prod(messages.integers(metadata, "grid_shape").tolist()) // 8))

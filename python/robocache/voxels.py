@@ -75,7 +75,7 @@ class Voxels:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Voxels:
-        """Makes a grid of the columns `coords` and `features`, or of one flat column with the name ``""``."""
+        """Makes a grid from the columns of a message: `coords` and `features`, or one flat column with the name ``""``."""
         shape = tuple(int(n) for n in messages.integers(metadata, "grid_shape", 3))
         if min(shape) < 1:
             raise MessageError(f"grid_shape is {list(shape)}, expected 1 or more each")
@@ -194,7 +194,7 @@ class Cloud:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, np.ndarray], metadata: Mapping[str, Any], timestamp_ns: int) -> Cloud:
-        """Makes a cloud of a column for each field, or of one flat column with the name ``""``."""
+        """Makes a cloud from the columns of a message: one for each field, or one flat column with the name ``""``."""
         if "" in columns:
             fields = messages.strings(metadata, "fields") if "fields" in metadata else ("x", "y", "z")
             flat = MessageTensor(columns[""], messages.text(metadata, "dtype")).numpy()

@@ -1,5 +1,5 @@
-//! Conversion of chunks of actions in Python's arrays, such as poses to joints.
-//! If a chunk is refused there is no result at all, and the error names the same chunk whatever the number of threads.
+//! Conversion of chunks of actions in arrays, such as from poses to joints. If one chunk is refused, nothing is returned. The
+//! error names the same chunk whatever the number of threads.
 
 use crate::arrays::Arrays;
 use crate::kinematics::{Chain, Number, Rows, filled, with_type};
@@ -92,7 +92,7 @@ const SINGLE_TOLERANCE: f64 = 2e-6;
 /// Smallest number of chunks that a thread converts at a time. Up to this number, the calling thread converts all chunks itself.
 const CHUNKS_AT_A_TIME: usize = 16;
 
-/// One call of `convert_actions`: the conversion and its arrays.
+/// One call of `convert_actions`: the conversion, and the arrays to convert.
 struct Job {
     conversion: Conversion,
     actions: Rows,

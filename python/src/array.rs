@@ -1,5 +1,5 @@
-//! Array arguments of any library, taken by DLPack. A host array is copied only if it is not row-major, has gaps or is not aligned.
-//! A device array is never copied.
+//! Array arguments of Python calls, imported by DLPack from any array library. A host array is copied only if it is not
+//! row-major, has gaps or is not aligned. A device array is never copied.
 
 use crate::dlpack::{self, Imported};
 use crate::element::{self, Element, Place};
@@ -24,7 +24,7 @@ pub struct Array {
     place: Place,
 }
 
-/// Owner of the memory in which the elements of an `Array` lie.
+/// Owner of the memory that holds the elements of an `Array`.
 enum Storage {
     Borrowed(Imported),
     Copied(HostBuf),
@@ -37,8 +37,8 @@ enum Storage {
 impl Memory for Array {}
 
 impl Array {
-    /// Takes `object`, whose elements are in `place`, by DLPack; errors call the argument `name`. On a device, the library of
-    /// `object` makes `stream` wait until the elements are written; on the host, `stream` is `None`.
+    /// Imports `object` by DLPack; its elements are in the memory `place`. Errors call the argument `name`. The library of
+    /// `object` makes `stream` wait until the elements are written; `stream` is `None` for a host array.
     pub fn new(name: &dyn Display, object: &Bound<'_, PyAny>, place: Place, stream: Option<isize>) -> PyResult<Self> {
         let capsule = capsule_of(object, stream).or_else(|error| {
             let error = error.value(object.py());
@@ -58,7 +58,7 @@ impl Array {
         Self::of_imported(name, imported, place)
     }
 
-    /// Shares the memory of a tensor of this package, without DLPack: its elements are ready.
+    /// Makes an array that shares the memory of `tensor`, a tensor of this package, without DLPack. The elements are ready.
     pub fn of_own(tensor: &Tensor) -> Self {
         let part = tensor.part();
         Self {
@@ -151,12 +151,12 @@ impl Array {
         self.element
     }
 
-    /// Memory that holds the elements: the host's, or a GPU's.
+    /// Kind of memory that holds the elements: the host's, or that of a GPU.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// Address of the first element, in the memory that `place` names.
+    /// Address of the first element, in the memory that [`place`](Self::place) returns.
     pub fn address(&self) -> u64 {
         match &self.memory {
             Storage::Borrowed(_) | Storage::Own { .. } => self.address,
@@ -164,7 +164,8 @@ impl Array {
         }
     }
 
-    /// Describes the memory of the elements: address, shape, type, place. The description does not keep the memory alive.
+    /// Describes the array: address, shape, element type, and the memory that holds the elements. The description does not keep
+    /// this memory alive.
     pub fn part(&self) -> Part {
         Part {
             address: self.address(),
@@ -246,7 +247,8 @@ fn wrong_dtype(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// Returns the memory that holds the elements of an argument. Refuses objects without DLPack, and masked arrays.
+/// Returns which memory holds the elements of an argument: the host's, or that of a GPU. Refuses objects without DLPack, and
+/// masked arrays.
 pub fn place_of(name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Place> {
     let Ok(method) = object.getattr("__dlpack_device__") else {
         return Err(PyTypeError::new_err(format!(
@@ -303,8 +305,8 @@ fn is_contiguous(shape: &[usize], strides: &[i64]) -> bool {
     true
 }
 
-/// Copies runs of adjacent elements, one for each index of `shape` in row-major order, to the slices of `to`. `strides` count
-/// elements of `size` bytes.
+/// Copies an array with strides to the slices of `to`: one run of adjacent elements for each index of `shape`, in row-major
+/// order. `strides` count elements of `size` bytes.
 ///
 /// # Safety
 /// A run of elements must lie at `address`, and at each offset from `address` that `shape` and `strides` give.

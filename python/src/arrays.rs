@@ -1,4 +1,4 @@
-//! The array arguments of one Python call, which share one GPU stream: all that are on a device must be on the same device.
+//! The array arguments of one Python call. Arrays on a device must all be on the same device, and share one GPU stream.
 
 use crate::array::{Array, place_of};
 use crate::element::Place;
@@ -13,13 +13,15 @@ use std::fmt::Display;
 
 /// The array arguments of one call. The first array on a device opens a stream on that device, on which the call works.
 pub struct Arrays {
-    /// Stream of the caller whose work the call's stream waits for, by DLPack's numbering; `None` if there is nothing to wait for.
+    /// Stream of the caller, by DLPack's numbering. The call's stream waits for the work in it. `None` if there is nothing to
+    /// wait for.
     after: Option<isize>,
     stream: OnceCell<DeviceStream>,
 }
 
 impl Arrays {
-    /// Starts without arrays. The call's stream waits for the work in `after`, a stream of the caller by DLPack's numbering.
+    /// Prepares a call that has no array yet. The call's stream waits for the work in `after`, a stream of the caller by
+    /// DLPack's numbering.
     pub fn new(after: Option<isize>) -> Self {
         Self {
             after,
@@ -27,7 +29,8 @@ impl Arrays {
         }
     }
 
-    /// Takes an array argument without moving it between host and device; errors call it `name`. Refuses a second device.
+    /// Imports an array argument without copying it between host and device; errors call it `name`. Refuses an array on a
+    /// second device.
     pub fn take(&self, name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let own = object.cast_exact::<Tensor>().ok().map(Bound::get);
         let place = match own {
@@ -51,7 +54,7 @@ impl Arrays {
         }
     }
 
-    /// Takes an array argument, and copies its elements to the host if they are on a device; errors call it `name`.
+    /// Imports an array argument, and copies its elements to the host if they are on a device; errors call it `name`.
     pub fn take_to_host(&self, name: &dyn Display, object: &Bound<'_, PyAny>) -> PyResult<Array> {
         let array = self.take(name, object)?;
         let Some(stream) = self.stream.get().filter(|_| array.place() != Place::Host) else {

@@ -1,11 +1,11 @@
-//! The sizes of a batch of trajectories, on which the arrays of times, values and targets must agree.
+//! Sizes of a batch of trajectories, on which the arrays of times, values and targets must agree.
 
 use crate::array::Array;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use robocache::device::Dtype;
 
-/// Types that the values of a trajectory may have.
+/// Element types that the values of a trajectory may have.
 const FLOATS: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::BFloat16];
 
 /// Sizes of a batch of trajectories. Each row is one trajectory; all rows have equal numbers of samples and of targets.
@@ -22,7 +22,7 @@ pub struct BatchShape {
 }
 
 impl BatchShape {
-    /// Reads the sizes of a batch from its arrays; refuses arrays whose shapes or types do not fit together.
+    /// Returns the sizes of a batch, from the shapes of its arrays. Refuses arrays whose shapes or types do not fit together.
     pub fn of(times: &Array, values: &Array, targets: &Array) -> PyResult<Self> {
         times.expect_dtype(&"times_ns", &[Dtype::Int64])?;
         targets.expect_dtype(&"targets_ns", &[Dtype::Int64])?;

@@ -1,4 +1,4 @@
-//! Kinematics of arrays that are on a GPU already. Each method waits for its kernels before it returns their tensors.
+//! Kinematics of arrays that are in GPU memory already. Each method waits for its kernels before it returns its tensors.
 
 use crate::element::Element;
 use crate::inverse::Answers;
@@ -11,7 +11,7 @@ use robocache::device::gpu::{DeviceBuf, DeviceFault, DeviceSlice};
 use robocache::kinematics::{Frame, Solver};
 use robocache::ops::kinematics::gpu::{DeviceAnswers, DeviceStarts, GpuModel, GpuSolver};
 
-/// Device memory of one result tensor, before the kernel has written it.
+/// Device memory of a result tensor, which a kernel has yet to write.
 struct Result {
     memory: DeviceBuf,
     element: Element,
@@ -19,7 +19,7 @@ struct Result {
 }
 
 impl Result {
-    /// Allocates a result whose shape is the leading dimensions of `rows`, followed by the dimensions `tail`.
+    /// Allocates a result tensor whose shape is the leading dimensions of `rows`, followed by the dimensions `tail`.
     fn new(stream: &DeviceStream, rows: &Rows, tail: &[usize], element: Element) -> PyResult<Self> {
         let shape: Vec<usize> = rows.leading().iter().chain(tail).copied().collect();
         let bytes = shape.iter().fold(element.size(), |bytes, &n| bytes.saturating_mul(n));
@@ -43,8 +43,8 @@ impl Result {
 }
 
 impl Chain {
-    /// Computes a tensor with the dimensions `tail` for each row of `q`. `launch` gets the slices of `q` and of the result, and
-    /// enqueues a kernel without waiting for it.
+    /// Computes a tensor with the dimensions `tail` for each row of `q`. `launch` enqueues the kernel without waiting for it.
+    /// Its arguments are the slices of `q` and of the result.
     fn of_rows<R: Number>(
         &self,
         stream: &DeviceStream,
@@ -127,7 +127,7 @@ impl Chain {
         })
     }
 
-    /// Inverse kinematics for each pose, on the GPU of `stream`.
+    /// Solves inverse kinematics for each pose, on the GPU of `stream`.
     pub fn ik_on_device<R: Number>(
         &self,
         py: Python<'_>,
@@ -147,7 +147,8 @@ impl Chain {
         })
     }
 
-    /// Inverse kinematics along trajectories of `length` poses, on the GPU of `stream`. Returns the answers and `branch`.
+    /// Solves inverse kinematics along trajectories of `length` poses, on the GPU of `stream`. Returns the solutions, and
+    /// `branch`, the number of each pose's branch.
     pub fn ik_path_on_device<R: Number>(
         &self,
         py: Python<'_>,
@@ -181,7 +182,7 @@ fn starts<'a>(stream: &DeviceStream, seeds: Option<&'a Rows>) -> PyResult<Device
     })
 }
 
-/// Device memory for the results of inverse kinematics, before they become `Answers`.
+/// Device memory for the results of inverse kinematics, before they become the tensors of `Answers`.
 struct JointResults {
     joints: Result,
     valid: Result,

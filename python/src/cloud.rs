@@ -1,5 +1,5 @@
-//! Point clouds as Python arguments, and the parts of the grids that are made from them.
-//! A cloud is checked when it is taken: each of its arrays has one entry per point.
+//! Point clouds as arguments of Python calls, and the results of voxelizing them. A cloud is checked when it is imported: each
+//! of its arrays has one entry per point.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -26,7 +26,7 @@ pub struct CloudArrays {
 }
 
 impl CloudArrays {
-    /// Takes and checks the arrays of a cloud. Errors call the cloud `name`.
+    /// Imports and checks the arrays of a cloud. Errors call the cloud `name`.
     pub fn take(name: &str, input: usize, given: &Given<'_>, arrays: &Arrays) -> PyResult<Self> {
         let (_, fields, objects) = given;
         let take = |object: &Bound<'_, PyAny>, name: String| -> PyResult<Array> {
@@ -77,7 +77,7 @@ impl CloudArrays {
         })
     }
 
-    /// Memory that holds the cloud; `None` if its arrays are in different memories.
+    /// Kind of memory that holds the cloud: the host's, or that of a GPU. `None` if its arrays are in different memories.
     pub fn place(&self) -> Option<Place> {
         let first = self.arrays.first()?.place();
         self.arrays.iter().all(|array| array.place() == first).then_some(first)
@@ -123,7 +123,7 @@ impl CloudArrays {
     }
 }
 
-/// A voxel grid and its counters, before they become the Python class `Grid`.
+/// A voxel grid and its counters, in Rust. The Python class `Grid` is made of them.
 pub struct GridParts {
     /// Tensors of the grid: `coords` and `features` in the layout `coo`, otherwise `values` alone.
     pub tensors: Vec<Tensor>,
@@ -134,7 +134,7 @@ pub struct GridParts {
     pub unusable: Vec<(String, u64)>,
 }
 
-/// Shape of the tensor `values` in the layouts `dense` (`[C, X, Y, Z]`) and `bits` (bytes).
+/// Shape of the tensor `values`: `[C, X, Y, Z]` in the layout `dense`, and the number of bytes in the layout `bits`.
 pub fn values_shape(config: &VoxelizeConfig) -> Vec<usize> {
     let [x, y, z] = config.shape;
     match config.layout {

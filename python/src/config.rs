@@ -1,4 +1,5 @@
-//! Configurations and the argument `device`, read as the nodes read them: the same YAML, checks and errors.
+//! Configurations, and the argument `device` of Python calls. They are read as the nodes read them: the same YAML, checks
+//! and errors.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,7 +18,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Makes an operation by `make` from one section of the configuration. The other sections are ignored.
+    /// Builds an operation from one section of the configuration: calls `make` with that section. The other sections
+    /// are ignored.
     pub fn build<T: 'static>(
         &self,
         section: &'static str,
@@ -37,7 +39,7 @@ impl Source {
             .ok_or_else(|| self.refused(section, "the section is not used"))
     }
 
-    /// Makes the error for a wrong section, with the file, the section and the problem.
+    /// Makes the error about a section of the configuration, with the file, the section and the problem.
     pub fn refused(&self, section: &str, problem: impl Into<String>) -> AppError {
         AppError::Config {
             file: self.file.clone().into(),
@@ -52,7 +54,7 @@ pub fn refusal(error: AppError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Plugin that calls `make` with a section of the configuration, and leaves the result in `made`.
+/// Plugin that calls `make` with a section of the configuration, and stores the result in `made`.
 struct Section<T, F> {
     name: &'static str,
     make: F,

@@ -172,6 +172,8 @@ unsafe extern "C" fn drop_versioned(capsule: *mut ffi::PyObject) {
     }
 }
 
+/// Calls the deleter, if there is one, of a tensor without flags.
+///
 /// # Safety
 /// The caller must own the tensor, and nobody may use it afterwards.
 unsafe fn release_plain(managed: *mut Plain) {
@@ -183,6 +185,8 @@ unsafe fn release_plain(managed: *mut Plain) {
     }
 }
 
+/// Calls the deleter, if there is one, of a tensor with flags.
+///
 /// # Safety
 /// The same as of [`release_plain`].
 unsafe fn release_versioned(managed: *mut Versioned) {
@@ -228,7 +232,7 @@ impl Drop for ManagedVersioned {
 }
 
 impl Imported {
-    /// Takes the tensor out of a capsule, of DLPack 1.0 or older. An error if the tensor was taken already.
+    /// Takes the tensor out of a capsule, of DLPack 1.0 or older. Fails if the tensor was taken out already.
     pub fn from_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Self> {
         let object = capsule.cast::<PyCapsule>()?.as_ptr();
         // SAFETY: the name of the capsule tells the type of its pointer. Once it is renamed, its destructor leaves the tensor
@@ -298,6 +302,8 @@ impl DlTensor {
     }
 }
 
+/// Views the shape or the strides of a tensor as a slice; empty if `to` is null.
+///
 /// # Safety
 /// `to` is null, or points to `ndim` numbers that live for `'a`.
 unsafe fn dimensions<'a>(to: *const i64, ndim: i32) -> &'a [i64] {

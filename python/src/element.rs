@@ -1,4 +1,4 @@
-//! The types of an array's elements, and the memory in which an array lies.
+//! Element types of arrays, and the kinds of memory that hold arrays.
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ impl From<Dtype> for Element {
     }
 }
 
-/// The memory in which an array lies. Displayed as `cpu`, `cuda:N` or `hip:N`.
+/// Kind of memory that holds an array: the host's, or that of a GPU. Displayed as `cpu`, `cuda:N` or `hip:N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Memory of the host, page-locked or not.
@@ -83,9 +83,9 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Refuses a stream that DLPack does not allow for this memory: `None` is the default stream, -1 no stream, otherwise a handle.
-    /// CUDA has 1 for the legacy default stream and 2 for the thread's, and refuses the ambiguous 0. ROCm has 0 for the default
-    /// stream, and refuses 1 and 2. The host allows only `None`.
+    /// Refuses a stream number that DLPack does not allow for this memory. `None` is the default stream, -1 no stream, any
+    /// other number a handle. CUDA has 1 for the legacy default stream and 2 for the thread's, and refuses the ambiguous 0.
+    /// ROCm has 0 for the default stream, and refuses 1 and 2. The host allows only `None`.
     pub fn check_stream(self, stream: Option<isize>) -> PyResult<()> {
         match (self, stream) {
             (_, None) | (Self::Gpu(Kind::Cuda, _), Some(-1 | 1..)) | (Self::Gpu(Kind::Hip, _), Some(-1 | 0 | 3..)) => {

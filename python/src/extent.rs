@@ -1,10 +1,10 @@
-//! Estimates the number and the size of the observations of whole streams, before any observation is made.
-//! A run that would not fit into memory, for example after a clock jump, is refused before it allocates anything.
+//! Estimates the number and the size of the observations of whole streams, before any observation is made. If they would not
+//! fit into memory, for example after a clock jump, the call is refused before it allocates anything.
 
 use robocache::ops::align::{AlignConfig, Aligner, Rows, TriggerConfig};
 
-/// The stamps of one stream, in the order in which the aligner gets them. There is a stamp for each sample of an array, or for
-/// each message of a recording. A message may hold several samples.
+/// Stamps of one stream, in the order in which the aligner gets them. There is a stamp for each sample of an array, or for each
+/// message of a recording, which may hold several samples.
 pub struct Stamps<'a> {
     pub name: &'a str,
     pub stamps_ns: &'a [i64],
@@ -14,8 +14,8 @@ pub struct Stamps<'a> {
     pub samples: usize,
 }
 
-/// Merges the stamps of all streams in the order of a replay: by `order_ns`, and stamps with equal `order_ns` by the names of their
-/// streams. The stamps of one stream keep their order, even if their `order_ns` go back.
+/// Iterator over the stamps of all streams, merged in the order of a replay: by `order_ns`, and for equal `order_ns` by the
+/// names of the streams. The stamps of one stream keep their order, even if their `order_ns` go back.
 pub struct Merge<'a> {
     streams: &'a [Stamps<'a>],
     /// Indices of the streams, sorted by name.
@@ -55,10 +55,10 @@ impl Iterator for Merge<'_> {
 
 /// The settings of an aligner from which the number and the size of its observations can be estimated.
 pub struct ObservationEstimate {
-    /// Index of the stream that triggers the observations, and the setting for the older rows of a window; `None` without such a
-    /// stream.
+    /// Index of the stream that triggers the observations, and how the older rows of a window are chosen; `None` without such
+    /// a stream.
     trigger: Option<(usize, Rows)>,
-    /// Period of the time grid on which targets lie, ns, at least 1.
+    /// Period of the time grid of the targets, ns, at least 1.
     period_ns: i64,
     window: usize,
     stride: usize,
@@ -73,7 +73,7 @@ pub struct ObservationEstimate {
     row_bytes: usize,
 }
 
-/// Longest time without a sample of any stream: the stamp before it and its length, ns.
+/// Longest gap, in which no stream has a sample: the stamp before it and its length, ns.
 #[derive(Default)]
 struct Gap {
     from_ns: i64,
@@ -125,8 +125,8 @@ impl ObservationEstimate {
         }
     }
 
-    /// Sums the steps forward of `stamps`, ns, without clock jumps, and finds the longest gap. Items of `stamps` are the index of a
-    /// stream and a stamp.
+    /// Sums the steps forward of `stamps`, ns, without clock jumps, and finds the longest gap. An item of `stamps` is the index
+    /// of a stream and a stamp, ns.
     fn passed(&self, stamps: impl Iterator<Item = (usize, i64)>) -> (i128, Gap) {
         let (mut newest, mut passed, mut longest) = (None, 0_i128, Gap::default());
         for (stream, stamp_ns) in stamps {
@@ -182,8 +182,8 @@ impl ObservationEstimate {
         (observations, rows, longest)
     }
 
-    /// Returns the estimated numbers of observations and of distinct rows; an error text if they need more than `most_bytes`.
-    /// With `is_gathered`, a copy of all windows, `[N, T, D]`, is counted as well.
+    /// Estimates the numbers of observations and of distinct rows. Returns an error text if they need more than `most_bytes`
+    /// bytes. If `is_gathered` is true, a copy of all windows, `[N, T, D]`, is counted as well.
     pub fn check(&self, streams: &[Stamps<'_>], most_bytes: u64, is_gathered: bool) -> Result<(usize, usize), String> {
         let (observations, rows, gap) = self.observations(streams);
         let (window, row_bytes) = (self.window as u64, self.row_bytes as u64);

@@ -12,7 +12,8 @@ use robocache::device::Dtype;
 use robocache::kinematics::{self, Answer, InverseError, Pose, Select, Solver, Task};
 use std::borrow::Cow;
 
-/// Tensors with a row for each pose: `joints`, `valid`, `position_error_m`, `rotation_error_rad`, `seed`, `iterations`.
+/// Solutions of inverse kinematics, as tensors with a row for each pose: `joints`, `valid`, `position_error_m`,
+/// `rotation_error_rad`, `seed`, `iterations`.
 pub type Answers = (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor);
 
 /// Options of inverse kinematics. Only `ik_path` uses `max_joint_step`, and `ik_all` ignores `select`.
@@ -55,7 +56,7 @@ impl InverseConfig {
 }
 
 /// Finds joints for each of `poses`, `[..., 7]`. The search starts at the joints `seed`: `[n]` for all poses, or `[..., n]` for
-/// each; `None` is the middle of the limits.
+/// each. With `None` it starts at the middle of the joint limits.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik(
@@ -71,8 +72,8 @@ pub fn ik(
     with_type!(poses, chain.ik_of(py, arrays, &poses, seeds.as_ref(), config))
 }
 
-/// Finds joints for each of `poses`, `[..., 7]`, from every start of the search. The first start is `seed`: `[n]` for all poses, or
-/// `[..., n]` for each. The results have an axis of starts behind the axes of the poses.
+/// Finds joints for each of `poses`, `[..., 7]`, from every start of the search. The first start is `seed`: `[n]` for all
+/// poses, or `[..., n]` for each. After the axes of the poses, the results have an axis of starts.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik_all(
@@ -94,8 +95,8 @@ pub fn ik_all(
     with_type!(poses, chain.ik_all_of(py, &poses, seeds.as_ref(), config))
 }
 
-/// Finds joints along trajectories of poses, `[..., T, 7]`. The search starts at the joints `seed`: `[n]` for all trajectories, or
-/// `[..., n]` for each. Returns the answers and `branch`, int64, for each pose.
+/// Finds joints along trajectories of poses, `[..., T, 7]`. The search starts at the joints `seed`: `[n]` for all trajectories,
+/// or `[..., n]` for each. Returns the solutions, and for each pose the number of its branch, int64.
 #[pyfunction]
 #[pyo3(signature = (chain, poses, seed, config))]
 pub fn ik_path(
@@ -120,7 +121,8 @@ pub fn ik_path(
 }
 
 impl Chain {
-    /// Takes the argument `seed`, from which the search starts: one row for all `poses`, or a row for each index of `leading`.
+    /// Imports the argument `seed`, the joints at which the search starts: one row for all `poses`, or a row for each index
+    /// of `leading`.
     fn take_seeds(
         &self,
         arrays: &Arrays,
@@ -210,7 +212,8 @@ impl Chain {
         Ok((self.tensors(poses, &[], joints, &answers)?, branches))
     }
 
-    /// Makes the result tensors. Behind the axes of `poses` they have the dimensions `places`: none, or the number of starts.
+    /// Makes the result tensors. Their shapes begin with the axes of `poses`, followed by `places`: the number of starts,
+    /// or nothing.
     fn tensors<R: Number>(
         &self,
         poses: &Rows,
@@ -258,7 +261,7 @@ fn spread<R: Number>(seeds: &Rows, count: usize) -> PyResult<Cow<'_, [R]>> {
     Ok(all.into())
 }
 
-/// Collects what `of` returns for each answer; `MemoryError` if there is not enough memory.
+/// Collects the value that `of` returns for each solution; `MemoryError` if there is not enough memory.
 fn of_answers<R, T: Clone + Default>(answers: &[Answer<R>], of: impl Fn(&Answer<R>) -> T) -> PyResult<Vec<T>> {
     let mut values = filled(T::default(), answers.len(), 1)?;
     for (value, answer) in values.iter_mut().zip(answers) {
@@ -278,7 +281,7 @@ fn task_of(task: &str) -> PyResult<Task> {
     }
 }
 
-/// Parses `select`. "all" is not a value here: Python calls `ik_all` for it, and a trajectory needs a single answer.
+/// Parses `select`. "all" is not a value here: Python calls `ik_all` for it, and a trajectory needs a single solution.
 fn select_of(select: &str, is_path: bool) -> PyResult<Select> {
     match select {
         "first" => Ok(Select::First),

@@ -1,5 +1,5 @@
-//! Kinematic chains for Python's arrays: poses, Jacobians, velocities and manipulability.
-//! Results have the type of the argument, float32 or float64, and are in its memory; no array is copied between host and device.
+//! Kinematic chains for arrays in Python: poses, Jacobians, velocities and manipulability. Results have the type of the
+//! argument, float32 or float64, and are in the same memory. No array is copied between host and device.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-/// A kinematic chain of a robot, with models that compute in float32 and in float64.
+/// A kinematic chain of a robot, with two models: one computes in float32, one in float64.
 #[pyclass(frozen, module = "robocache._native")]
 pub struct Chain {
     pub chain: kinematics::Chain,
@@ -61,7 +61,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Takes the argument `name`, and refuses another length of its last axis than `width`. Errors say that rows are `meaning`.
+    /// Imports the argument `name`, whose last axis must have the length `width`. `meaning` describes a row in errors.
     pub fn take(arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>, width: usize, meaning: &str) -> PyResult<Self> {
         let rows = Self::take_any(arrays, name, object)?;
         if rows.shape().last() != Some(&width) {
@@ -73,7 +73,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Takes the argument `name`, float32 or float64, with rows of any width.
+    /// Imports the argument `name`, float32 or float64, with a last axis of any length.
     pub fn take_any(arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let array = arrays.take(&name, object)?;
         let dtype = array.expect_dtype(&name, &[Dtype::Float32, Dtype::Float64])?;
@@ -85,7 +85,7 @@ impl Rows {
         Ok(Self { array, dtype })
     }
 
-    /// Refuses an argument that is not on the host, rather than copy it silently. `problem` is the end of the error text.
+    /// Refuses an argument that is in GPU memory, rather than copy it silently. `problem` is the end of the error text.
     pub fn expect_on_host(&self, name: &str, problem: &str) -> PyResult<()> {
         match self.array.place() {
             Place::Host => Ok(()),
@@ -96,7 +96,7 @@ impl Rows {
         }
     }
 
-    /// Refuses an argument that is not in the memory of the argument `first`.
+    /// Refuses an argument that is in other memory than the argument `first`, for example on another GPU.
     pub fn expect_place_of(&self, name: &str, first_name: &str, first: &Self) -> PyResult<()> {
         let (place, first) = (self.array.place(), first.array.place());
         if place == first {
@@ -107,8 +107,8 @@ impl Rows {
         )))
     }
 
-    /// Refuses an argument that has neither a single row nor a row for each index of the dimensions `leading`. `things` names in
-    /// errors what the rows are for.
+    /// Refuses an argument that has several rows, but not one for each index of the dimensions `leading`. Errors contain
+    /// `things`, a word for what the rows belong to, such as poses.
     pub fn expect_for_each(&self, name: &str, things: &str, leading: &[usize]) -> PyResult<()> {
         if self.leading().is_empty() || self.leading() == leading {
             return Ok(());
@@ -136,7 +136,7 @@ impl Rows {
         self.array.place() != Place::Host
     }
 
-    /// Dimensions of the array, those of the rows and last the width.
+    /// Dimensions of the array: the leading dimensions, and then the width of a row.
     pub fn shape(&self) -> &[usize] {
         self.array.shape()
     }
@@ -164,7 +164,7 @@ impl Rows {
         self.array.as_slice()
     }
 
-    /// Makes a result tensor of `memory` on the host: the leading dimensions of these rows, followed by `tail`.
+    /// Makes a host tensor of the elements `memory`. Its shape is the leading dimensions of these rows, followed by `tail`.
     pub fn tensor<T: bytemuck::Pod + Send + Sync>(&self, memory: Vec<T>, tail: &[usize]) -> Tensor {
         let shape: Vec<usize> = self.leading().iter().chain(tail).copied().collect();
         Tensor::of_vec(memory, self.dtype, &shape)
@@ -342,7 +342,7 @@ impl Chain {
         self.chain.joints().len()
     }
 
-    /// Takes the argument `name`, whose rows must have a value for each joint of the chain.
+    /// Imports the argument `name`, whose rows must have a value for each joint of the chain.
     pub fn take_row_per_joint(&self, arrays: &Arrays, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Rows> {
         let names = self.joint_names().join(", ");
         Rows::take(

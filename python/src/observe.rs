@@ -1,5 +1,5 @@
-//! Align and fuse for whole streams, from arrays or from a recording. Observations have the same bits as those of the nodes. No
-//! observation is computed before an estimate says that all of them fit into memory.
+//! Align and fuse for whole streams, from arrays or from a recording. Observations have the same bits as those of the nodes.
+//! Before the first one is computed, an estimate must show that all of them fit into memory.
 
 use crate::arrays::Arrays;
 use crate::config::{Source, placement, refusal};
@@ -18,30 +18,30 @@ use robocache::stream::{Message, Selection};
 use robocache::time::ms_to_ns;
 use std::collections::HashMap;
 
-/// The aligner of a configuration's section `align` or `fuse`, and the settings that a run needs beside it.
+/// Aligner of a configuration's section `align` or `fuse`, with further settings that a run needs.
 struct SectionAligner {
     aligner: Aligner,
-    /// Inputs of `attach:` that have no stream, and that the run leaves out.
+    /// Inputs of `attach:` for which the caller gave no stream. They are left out.
     left_out: Vec<String>,
     estimate: ObservationEstimate,
     /// `latency_ms` of each stream in ns: the modalities, then the attached streams.
     latencies: Vec<i64>,
-    /// Rules by which a node reads the stamp and the samples of a stream's message, for each stream.
+    /// Rules by which a node reads the stamp and the samples of a message, for each stream.
     selections: Vec<Selection>,
 }
 
-/// Options of a run that are not in its configuration.
+/// Options of a run that are arguments of the Python call, not settings of the configuration.
 struct RunOptions<'a> {
     /// Largest number of bytes that all observations may take.
     most_bytes: u64,
-    /// True if Python will copy all windows, `[N, T, D]`, beside the distinct rows.
+    /// True if Python will copy all windows, `[N, T, D]`, in addition to the distinct rows.
     is_gathered: bool,
     /// Streams whose stamps are not checked against their arrivals, by input or by recorded name.
     allowed: &'a [String],
 }
 
 impl SectionAligner {
-    /// Makes the aligner of a section on `device`. Of the inputs that the section attaches, only those in `kept` stay.
+    /// Makes the aligner of a section on `device`. The inputs of `attach:` that are not in `kept` are left out.
     fn of(py: Python<'_>, source: &Source, section: &str, device: Option<&str>, kept: Vec<String>) -> PyResult<Self> {
         let placement = placement(device)?;
         let made = py.detach(|| made(source, section, placement, kept));

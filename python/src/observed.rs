@@ -1,4 +1,5 @@
-//! The Python class `Observed`, with all observations of a run. It has distinct rows and indices: Python makes windows of them.
+//! The Python class `Observed`, with all observations of a run. It holds distinct rows, and indices from which Python
+//! makes windows.
 
 use crate::element::Element;
 use crate::extent::Stamps;
@@ -8,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use robocache::device::Dtype;
 
-/// The observations of whole streams, row by row: a row that several windows show is stored once.
+/// The observations of whole streams, row by row. A row that several windows contain is stored once.
 #[pyclass(frozen, get_all, module = "robocache")]
 pub struct Observed {
     /// Names of the modalities, in the order of the columns.
@@ -31,24 +32,24 @@ pub struct Observed {
     late_samples: i64,
     /// Number of samples that could not be used, for each pair of a modality and a reason that occurred.
     dropped: Vec<(String, &'static str, u64)>,
-    /// Inputs of `attach:` that have no stream, and that the run left out.
+    /// Inputs of `attach:` for which the caller gave no stream. They are left out.
     left_out: Vec<String>,
-    /// Attached streams: the output, the stream, the index of each row's message in the stream, and the message's age at the row's
-    /// target, ns. Index and age are int64 `[N, T]`, -1 for a row without a message.
+    /// Attached streams: the name of the output, the name of the stream, the index of each row's message in the stream, and
+    /// that message's age at the row's target, ns. Index and age are int64 `[N, T]`, -1 for a row without a message.
     attached: Vec<(String, String, Py<Tensor>, Py<Tensor>)>,
-    /// The [`Span`] of each stream that has a stamp.
+    /// Name, range and counts of the stamps of each stream that has any.
     spans: Vec<Span>,
-    /// Warnings about streams whose stamps are off from the stamps of other streams, one line each.
+    /// Warnings about streams whose stamps are ahead of, or behind, those of the other streams, one line each.
     off: Vec<String>,
     /// True if messages reached the aligner in the order of their arrival, false if in the order of their stamps.
     by_arrival: bool,
 }
 
-/// Name of a stream, its smallest stamp, its largest stamp, the number of stamps, and the number of stamps below their
-/// predecessor. The last number is 0 unless the last stamp is below the first. A message of several samples has one stamp.
+/// Name of a stream, its smallest stamp, its largest stamp, the number of stamps, and the number of stamps below the stamp
+/// before. The last number is 0 unless the last stamp is below the first. A message of several samples has one stamp.
 pub type Span = (String, i64, i64, usize, usize);
 
-/// Findings about the streams of a run, which become fields of [`Observed`].
+/// Facts about the streams of a run, which become fields of [`Observed`].
 #[derive(Default)]
 pub struct StreamFacts {
     pub left_out: Vec<String>,
@@ -127,7 +128,7 @@ pub fn observed(
     Ok(observed)
 }
 
-/// Returns the span of each stream; streams without a stamp have none.
+/// Returns the [`Span`] of each stream; streams without a stamp are left out.
 pub fn spans(streams: &[Stamps<'_>]) -> Vec<Span> {
     let spans = streams.iter().filter_map(|of| {
         let (least, greatest) = (of.stamps_ns.iter().min()?, of.stamps_ns.iter().max()?);

@@ -1,5 +1,5 @@
-//! Resample and voxelize for arrays that are on a GPU already. The work is done when a function returns, so that its tensors are
-//! ready in any stream.
+//! Resample and voxelize for arrays that are in GPU memory already. A function returns after its kernels are done, so that its
+//! tensors are ready in any stream.
 
 use crate::array::Array;
 use crate::batch::BatchShape;

@@ -1,5 +1,5 @@
-//! The Python methods of [`Tensor`]: DLPack's protocol, copies between host and device, and views of the same memory.
-//! A read-only tensor is never handed out in a form that hides that it is read-only.
+//! The Python methods of [`Tensor`]: DLPack's protocol, copies between host and device, and views of the same memory. A
+//! read-only tensor is never exported in a form that hides that it is read-only.
 
 use crate::arrays::Arrays;
 use crate::dlpack::{self, DlDevice};

@@ -1,5 +1,5 @@
-//! Reading the streams of a recording: samples as arrays, or messages one by one. A broken part is never skipped silently: it is an
-//! error, or a warning if the caller asks for the rest.
+//! Streams of a recording, read as arrays of samples or message by message. A broken part is never skipped silently. It is an
+//! error, or a warning if the caller asks for the readable parts.
 
 use crate::element::Element;
 use crate::tensor::Tensor;
@@ -21,8 +21,8 @@ pub fn unreadable(error: ReadError) -> PyErr {
     }
 }
 
-/// Opens the stream in the file `path`. A part that can't be read is an error; with `uses_broken` a warning, and the part is left
-/// out.
+/// Opens the stream in the file `path`. A part that can't be read is an error. If `uses_broken` is true, it is a warning, and
+/// the part is left out.
 pub fn opened(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<Indexed> {
     let (stream, problems) = py.detach(|| Indexed::open_readable(path)).map_err(unreadable)?;
     let Some(first) = problems.first() else {
@@ -65,7 +65,8 @@ pub fn recording_problems(py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
     })
 }
 
-/// Reads all samples of the stream in the file `path`: stamps, ns, int64 `[S]`, and values `[S, D]`. Clouds are refused.
+/// Reads all samples of the stream in the file `path`. Returns their stamps, ns, int64 `[S]`, and their values, `[S, D]`.
+/// Refuses point clouds.
 #[pyfunction]
 #[pyo3(signature = (path, uses_broken=false))]
 pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(Tensor, Tensor)> {
@@ -114,7 +115,8 @@ pub fn read_samples(py: Python<'_>, path: &str, uses_broken: bool) -> PyResult<(
     ))
 }
 
-/// The messages of the stream in the file `path`. The index is read at once, a message only when it is asked for.
+/// Messages of the stream in the file `path`. The index is read when the file is opened, and a message only when it
+/// is requested.
 #[pyclass(frozen, module = "robocache")]
 pub struct Messages {
     path: String,

@@ -1,5 +1,5 @@
-//! Resample for Python's arrays: one trajectory, a batch of equal lengths, or trajectories of different lengths. Arrays on a GPU
-//! are resampled there; the values have the same bits as on the host.
+//! Resample for arrays in Python: one trajectory, a batch of equal lengths, or trajectories of different lengths. Arrays on a
+//! GPU are resampled there, with the same bits as on the host.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -15,14 +15,14 @@ use robocache::device::{Dtype, HostBuf, Placement};
 use robocache::ops::resample::{ResampleConfig, ResampleCounters, Resampler};
 use robocache::stream::{Cells, ColumnLayout, Layout, Message, Payload};
 
-/// The tensors `values` and `valid`, and pairs of a counter's name and its count.
+/// Result of a call: the tensors `values` and `valid`, and pairs of a counter's name and its count.
 type Resampled = (Tensor, Tensor, Vec<(&'static str, Option<u64>)>);
 
 /// Result of a batch on the host: the bytes of its values, a mask byte for each target, and the counters.
 type BatchResult = (HostBuf, HostBuf, ResampleCounters);
 
-/// A batch of trajectories on the host, as the columns of the message that the resampler takes: the trajectories one after the
-/// other, with the offsets at which each begins.
+/// A batch of trajectories on the host, in the form of the resampler's input message: concatenated trajectories, with the
+/// offset at which each begins.
 #[derive(Default)]
 struct Batch {
     times: Vec<i64>,
@@ -97,7 +97,7 @@ impl Batch {
     }
 }
 
-/// Pairs counters with their names; counts are `None` if `counters` is, as on a device, which does not count.
+/// Pairs counters with their names. The counts are `None` if `counters` is `None`, as on a device, which does not count.
 fn counted(counters: Option<ResampleCounters>) -> Vec<(&'static str, Option<u64>)> {
     vec![
         ("dropped_nonfinite", counters.map(|counters| counters.dropped_nonfinite)),
@@ -106,7 +106,7 @@ fn counted(counters: Option<ResampleCounters>) -> Vec<(&'static str, Option<u64>
     ]
 }
 
-/// Converts an offset in the elements of an Arrow list to 32 bits; `ValueError` if it does not fit.
+/// Converts an offset in an Arrow list, counted in elements, to 32 bits; `ValueError` if it does not fit.
 fn end(elements: usize) -> PyResult<i32> {
     i32::try_from(elements).map_err(|_| {
         PyValueError::new_err(format!(

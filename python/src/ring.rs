@@ -1,5 +1,5 @@
-//! Payloads that other processes publish in rings of shared or GPU memory. An overwritten payload never passes for the one that
-//! was asked for: taking it raises `StaleError` or `TornError`, and `is_intact` tells afterwards.
+//! Payloads that other processes publish in rings of shared or GPU memory. Reading raises `StaleError` if the producer has
+//! overwritten the payload before, and `TornError` if it does so meanwhile. `is_intact` is false if it was overwritten later.
 
 use crate::element::{Element, Place};
 use crate::stream::{address_of, lend};
@@ -41,7 +41,7 @@ create_exception!(
     "The process that published the payload is gone."
 );
 
-/// State that a process needs to read rings: its readers, and free buffers.
+/// State of a process that reads rings: its ring readers, and free buffers.
 struct ProcessState {
     pid: u32,
     readers: Mutex<Readers>,
@@ -81,8 +81,8 @@ impl Drop for HostCopy {
     }
 }
 
-/// Returns the state of this process, which is made at the first call. A forked process leaves its parent's state alone: its
-/// rings hold leases of the parent, and a thread of the parent may have held a lock.
+/// Returns the state of this process, which is created at the first call. A forked process does not use its parent's state: the
+/// rings in it have leases of the parent, and a thread of the parent may hold a lock.
 fn own() -> &'static ProcessState {
     let pid = std::process::id();
     let mut found = PROCESS_STATE.load(Ordering::Acquire);
@@ -114,7 +114,7 @@ fn readers() -> MutexGuard<'static, Readers> {
     locked(&own().readers)
 }
 
-/// A payload that was taken from a ring, and its columns: a copy, or the memory of the slot.
+/// Payload that was read from a ring, and its columns. The payload is a copy, or the memory of the slot itself.
 #[pyclass(frozen, module = "robocache")]
 pub struct SlotPayload {
     columns: Vec<Column>,
@@ -124,7 +124,8 @@ pub struct SlotPayload {
     is_copy: bool,
 }
 
-/// A column of a payload: `at` is its offset in bytes, `offsets` the bytes of its row offsets, empty if rows are of equal length.
+/// Column of a payload: `at` is its offset in bytes, `offsets` the byte range of its row offsets, which is empty if all rows
+/// have the same length.
 struct Column {
     name: String,
     element: Element,
@@ -149,7 +150,7 @@ impl Column {
     }
 }
 
-/// Takes the payload of `generation` from a slot of a ring: a copy, or the memory of the slot if `copy` is false.
+/// Reads the payload of `generation` from a slot of a ring. Returns a copy, or the memory of the slot if `copy` is false.
 #[pyfunction]
 #[pyo3(signature = (ring, slot, generation, nbytes, *, copy=true))]
 pub fn take(
@@ -243,23 +244,23 @@ impl SlotPayload {
         self.lent.place.to_string()
     }
 
-    /// Offsets of a column's rows in its elements, int32 `[rows + 1]`; `None` if the rows have equal lengths or the column does
-    /// not exist.
+    /// Offsets of a column's rows among the column's elements, int32 `[rows + 1]`; `None` if all rows have the same length or
+    /// the column does not exist.
     fn offsets(&self, column: &str) -> Option<Tensor> {
         let column = self.columns.iter().find(|it| it.name == column)?;
         let Range { start, end } = column.offsets;
         (start < end).then(|| self.tensor(start, Dtype::Int32.into(), vec![((end - start) / 4) as i64]))
     }
 
-    /// True if the producer has not overwritten the payload since it was taken. Always true for a copy.
+    /// True if the producer has not overwritten the payload since it was read. Always true for a copy.
     #[getter]
     fn is_intact(&self) -> bool {
         self.taken.as_ref().is_none_or(|taken| taken.is_intact())
     }
 }
 
-/// Numbers of payloads that this process took (`taken`), copied (`copied`), and found overwritten before (`stale`) or during
-/// (`torn`) reading.
+/// Numbers of payloads that this process read (`taken`), copied (`copied`), and found overwritten before reading (`stale`) or
+/// during reading (`torn`).
 #[pyfunction]
 pub fn ring_counters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let counters = py.detach(|| readers().counters());

@@ -1,4 +1,5 @@
-//! Stores the rows of overlapping windows once. Two windows share a row only if time, values, masks and ages have the same bits.
+//! Store for the rows of windows, in which a row that several windows contain is stored once. Rows are the same only if time,
+//! values, masks and ages have the same bits.
 
 use robocache::device::{Dtype, HostBuf};
 use robocache::ops::align::{Aligner, Masks};
@@ -46,7 +47,7 @@ impl DistinctRows {
         Ok(made)
     }
 
-    /// Stores the rows of a window that are not stored yet, and appends the indices of all rows of the window to `index`.
+    /// Stores those rows of a window that are not stored yet, and appends the indices of all its rows to `index`.
     pub fn add(&mut self, window: &[u8], masks: &Masks) {
         for (row, &time) in masks.timestamps_ns.iter().enumerate() {
             let values = &window[row * self.row_bytes..][..self.row_bytes];
@@ -89,7 +90,7 @@ impl DistinctRows {
         }
     }
 
-    /// True if the stored row `row` has the bits of these values, masks and ages.
+    /// True if the stored row `row` has exactly these values, masks and ages, bit for bit.
     fn is(&self, row: usize, values: &[u8], valid: &[i64], age_ns: &[i64]) -> bool {
         let masks = row * self.modalities..(row + 1) * self.modalities;
         self.values.bytes()[row * self.row_bytes..][..self.row_bytes] == *values

@@ -1,5 +1,5 @@
-//! A run of an aligner over whole streams. Samples go in one by one and due targets come out in between, as in a node, so that the
-//! observations are the same.
+//! Run of an aligner over whole streams. Samples are pushed one by one, and targets that become due are computed in between, as
+//! in a node. So the observations are the same.
 
 use crate::array::Array;
 use crate::arrays::Arrays;
@@ -15,7 +15,7 @@ use robocache::stream::{Message, Selection};
 use std::collections::TryReserveError;
 use std::fmt::Display;
 
-/// A run: an aligner, and the observations that it has made so far.
+/// Aligner of a run, with the observations that it has made so far.
 pub struct Run {
     pub aligner: Aligner,
     pub rows: Vec<DistinctRows>,
@@ -23,10 +23,10 @@ pub struct Run {
     pub late_samples: i64,
     /// Numbers of dropped samples or messages for each stream, in the order of `REASONS`.
     pub dropped: Vec<[u64; REASONS.len()]>,
-    /// Attached messages that are held for later targets; each message is represented by its index in the stream.
+    /// Attached messages that are kept for later targets, each by its index in the stream.
     attached: Attached<usize>,
-    /// Indices of each row's message, and ages of the messages at the row's target, ns, for each attached stream; -1 for a row
-    /// without a message.
+    /// Index of each row's message, and the message's age at the row's target, ns, for each attached stream. Both are -1 for a
+    /// row without a message.
     pub members: Vec<[Vec<i64>; 2]>,
     /// Buffer for the bytes of one window.
     window: Vec<u8>,
@@ -41,7 +41,7 @@ pub const REASONS: [&str; 5] = [
     "max_held_mb",
 ];
 
-/// Bytes that a node counts against `max_held_mb` for an attached message, beside its payload.
+/// Bytes that a node counts for an attached message, in addition to its payload, towards the limit `max_held_mb`.
 const OVERHEAD: usize = 4096;
 
 /// Samples of one stream as arrays on the host: stamps, int64 `[S]`, ns, and values `[S, dim]`.
@@ -76,8 +76,8 @@ impl Run {
         })
     }
 
-    /// Counts a sample of the stream `modality` as dropped if `pushed`, the result of pushing it, is that the sample can't be used.
-    /// Stores the observations that are due. Errors of a device end the run.
+    /// Handles the result of pushing a sample of the stream `modality`. Counts a sample that can't be used as dropped, and
+    /// stores the observations that are due. A device error ends the run.
     fn pushed(&mut self, modality: usize, pushed: Result<PushOutcome, PushError>) -> PyResult<()> {
         match pushed {
             Ok(_) => {}
@@ -141,8 +141,8 @@ impl Run {
         }
     }
 
-    /// Closes the streams one after the other, as the inputs of a node end, and stores the observations that waited for later
-    /// samples.
+    /// Closes the streams one after the other, as the inputs of a node end. Stores the observations that waited for
+    /// later samples.
     fn finish(&mut self) -> PyResult<()> {
         for stream in 0..self.aligner.timeline().inputs().count() {
             self.aligner.close(stream);
@@ -200,7 +200,8 @@ impl Run {
 }
 
 impl Samples {
-    /// Takes the arrays of the stream `name` to the host, and checks their shapes: samples must have `dim` values.
+    /// Imports the arrays of the stream `name`, copies them to the host if necessary, and checks their shapes. Samples must
+    /// have `dim` values.
     pub fn new(
         name: &str,
         times: &Bound<'_, PyAny>,

@@ -1,5 +1,5 @@
-//! GPU streams of calls, and GPU memory that is lent to other libraries. Lent memory is reused only after all work that these
-//! libraries may have enqueued on it is done.
+//! GPU streams of calls, and GPU memory that other libraries use by DLPack. Such memory is reused only after all work is done
+//! that these libraries may have enqueued on it.
 
 use crate::array::Array;
 use crate::element::{Element, Place};
@@ -13,7 +13,7 @@ use robocache::device::{Device, Dtype};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A stream of a device (in the sense of CUDA) that is opened for one call.
+/// A CUDA or HIP stream that is opened for one call.
 pub struct DeviceStream {
     pub gpu: Gpu,
 }
@@ -39,7 +39,7 @@ impl DeviceStream {
         Ok(Self { gpu })
     }
 
-    /// Memory of the stream's device.
+    /// Kind of memory of the stream's GPU.
     pub fn place(&self) -> Place {
         place_of_gpu(&self.gpu)
     }
@@ -117,8 +117,8 @@ impl DeviceStream {
     }
 }
 
-/// Device memory that is lent to other libraries. When the last array on it is dropped, the memory is released after the work that
-/// was enqueued until then.
+/// Device memory that other libraries use by DLPack. When the last array on it is dropped, the memory is released after the
+/// work that was enqueued until then.
 struct InUse {
     thing: Option<LentMemory>,
     gpu: Gpu,
@@ -127,15 +127,15 @@ struct InUse {
 }
 
 enum LentMemory {
-    /// Payload that is lent in place, in the slot of its ring.
+    /// Payload that other libraries use in place, in the slot of its ring.
     RingPayload(#[expect(dead_code, reason = "it is held until it is dropped")] Arc<RingPayload>),
-    /// Payload that is lent as a copy. The buffer of the copy returns to `FREE`.
+    /// Payload of which other libraries use a copy. The buffer of the copy returns to `FREE`.
     Copy(DeviceBuf),
 }
 
-/// Memory that no array uses any more, with events: it is released after all of the events.
+/// Memory that no array uses any more, each with the device events after which it is released.
 static WAITING: Mutex<Vec<(LentMemory, Vec<Event>)>> = Mutex::new(Vec::new());
-/// Free device buffers, which copies of payloads use again.
+/// Free device buffers, which later copies of payloads reuse.
 static FREE: Mutex<Vec<DeviceBuf>> = Mutex::new(Vec::new());
 /// Largest number of free device buffers; the smallest buffer is dropped if there are more.
 const MAX_FREE: usize = 8;
@@ -190,7 +190,7 @@ impl LentMemory {
     }
 }
 
-/// Releases the memory in `WAITING` whose events have all been reached.
+/// Releases the memory in `WAITING` whose device events have all been reached.
 fn sweep() {
     let mut waiting = locked(&WAITING);
     let mut i = 0;
@@ -203,7 +203,7 @@ fn sweep() {
     }
 }
 
-/// Lends a payload on a device to other libraries: a copy if `copy`, otherwise the memory of the slot.
+/// Makes a payload in device memory available to other libraries: a copy if `copy` is true, otherwise the memory of its slot.
 pub fn lend(taken: &Arc<RingPayload>, copy: bool) -> Result<Lent, RingError> {
     sweep();
     let Some(gpu) = taken.gpu().cloned() else {
@@ -242,7 +242,7 @@ pub fn address_of(taken: &RingPayload) -> u64 {
     }
 }
 
-/// Returns the memory of a GPU as a `Place`.
+/// Returns the kind of memory of a GPU, as a `Place`.
 fn place_of_gpu(gpu: &Gpu) -> Place {
     match gpu.device() {
         Device::Cpu => Place::Host,
@@ -250,7 +250,7 @@ fn place_of_gpu(gpu: &Gpu) -> Place {
     }
 }
 
-/// Converts a type of elements for kernels, which take booleans as uint8.
+/// Converts an element type to the type that kernels use: booleans become uint8.
 pub fn dtype(element: Element) -> Dtype {
     match element {
         Element::Number(dtype) => dtype,

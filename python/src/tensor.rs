@@ -1,5 +1,5 @@
-//! [`Tensor`], the array type of all results: memory with an owner that any library takes by DLPack. `protocol` has its Python
-//! methods. Elements are ready before anybody gets a tensor, and never move while its owner lives.
+//! [`Tensor`], the array type of all results: memory with an owner, which any library can import by DLPack. The module
+//! `protocol` has its Python methods. Elements are ready before a tensor is returned, and never move while its owner lives.
 
 use crate::dlpack::{self, DlDataType, DlDevice, Export};
 use crate::element::{Element, Place};
@@ -21,7 +21,7 @@ pub trait Memory: Send + Sync {
 impl Memory for HostBuf {}
 impl<T: Send + Sync> Memory for Vec<T> {}
 
-/// An array, row-major without gaps, that any library takes by DLPack without a copy.
+/// An array, row-major without gaps, that any library can import by DLPack without a copy.
 ///
 /// Its elements are ready: no stream has to be waited for.
 #[pyclass(frozen, module = "robocache")]
@@ -30,7 +30,8 @@ pub struct Tensor {
     owner: Arc<dyn Memory>,
 }
 
-/// Description of the memory of a [`Tensor`] or an array: address, shape, type and place. The owner is stored beside it.
+/// Description of a [`Tensor`] or an array without its owner: address, shape, element type, and the memory that holds
+/// the elements.
 pub struct Part {
     /// Address of the first element, in the memory that `place` names.
     pub address: u64,
@@ -38,7 +39,7 @@ pub struct Part {
     pub shape: Vec<i64>,
     /// Type of each element.
     pub element: Element,
-    /// Memory that holds the elements: the host's, or a GPU's.
+    /// Kind of memory that holds the elements: the host's, or that of a GPU.
     pub place: Place,
     /// True if consumers must not write the elements.
     pub is_read_only: bool,
@@ -73,7 +74,7 @@ impl Tensor {
         Self::of_owner(address, len, Arc::new(memory), element.into(), shape)
     }
 
-    /// Makes a tensor on the host of a copy of `bytes`.
+    /// Makes a tensor on the host from a copy of `bytes`.
     ///
     /// # Panics
     /// If there are more or fewer bytes than the shape says.
@@ -96,7 +97,7 @@ impl Tensor {
         unsafe { Self::new(part, owner) }
     }
 
-    /// Address, shape, type and place of the tensor.
+    /// Address, shape, element type and kind of memory of the tensor.
     pub fn part(&self) -> &Part {
         &self.part
     }
@@ -152,7 +153,7 @@ impl Part {
     }
 }
 
-/// Memory of a ring's payload that is lent to other libraries. They are done with the memory when `owner` is dropped.
+/// Memory of a ring's payload that other libraries use by DLPack. They have finished with it when `owner` is dropped.
 pub struct Lent {
     pub address: u64,
     pub place: Place,

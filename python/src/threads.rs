@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Id of the process in which the module was loaded.
 static LOADED_IN: OnceLock<u32> = OnceLock::new();
-/// Thread pool of this process if it was forked after the module was loaded; null, or the pool of a parent, at first.
+/// Thread pool of this process, if it was forked after the module was loaded. Before its first use it is null, or the pool of
+/// the parent.
 static FORKED: AtomicPtr<Forked> = AtomicPtr::new(ptr::null_mut());
 
 struct Forked {

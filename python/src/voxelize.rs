@@ -1,5 +1,5 @@
-//! Voxelize for Python's clouds. A single cloud `[N, C]` on a GPU is voxelized there; all others must be on the host. Counters and
-//! grids are those of a node for the same clouds.
+//! Voxelize for point clouds in Python. A single cloud `[N, C]` on a GPU is voxelized there; all other clouds must be on the
+//! host. Counters and grids are those of a node for the same clouds.
 
 use crate::arrays::Arrays;
 use crate::cloud::{CloudArrays, Given, GridParts, values_shape};

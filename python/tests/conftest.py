@@ -1,4 +1,5 @@
-"""Recordings and an oracle that the package's tests share with the tests of the nodes. The oracle does not use the engine."""
+"""Fixtures that the package's tests share with the tests of the nodes: recordings, and an oracle that does not
+use the engine."""
 
 import pathlib
 

@@ -7,7 +7,8 @@ MS = 1_000_000
 
 
 def metadata(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, **more) -> dict:
-    """Makes the metadata of a window of two rows 20 ms apart: `camera` is two columns, `force` is one."""
+    """Makes the metadata of a window with two rows, 20 ms apart. Its modalities are `camera`, two columns, and
+    `force`, one column."""
     return {
         "shape": [2, 3],
         "timestamp_ns": t_ms * MS,
@@ -27,7 +28,7 @@ def metadata(t_ms=100, valid=(1, 1, 1, 1), age_ms=(5, 1, 5, 1), epoch=0, **more)
 
 
 def fused(values=(1, 2, 3, 4, 5, 6), dtype=np.float32, **keywords) -> dict:
-    """Makes an event of `fused` with the window of `metadata`; `keywords` go to `metadata`."""
+    """Makes an event of `fused` with `values`, and with the metadata that `metadata(**keywords)` makes."""
     return event(pa.array(np.array(values, dtype)), metadata(**keywords), "fused")
 
 
@@ -39,7 +40,8 @@ GRID = {"origin_m": [0.0, 1.0, 2.0], "voxel_size_m": [0.5, 0.5, 1.0], "grid_shap
 
 
 def observation(columns: dict, t_ms=100, grids_ms=(), **more) -> dict:
-    """Makes an event of `observation`: the older row has the first of the attached grids, the newest row the last grid."""
+    """Makes an event of `observation`. The attached grids have the times `grids_ms`: the older row has the first grid, the
+    newest row the last."""
     count = len(grids_ms)
     said = {
         "attached": ["grids"],
@@ -58,7 +60,7 @@ LIMIT = '<limit lower="-3" upper="3"/>'
 
 
 def robot(links, joints: str) -> str:
-    """Makes a URDF of links by name, and of `joints`, the XML of its joints."""
+    """Makes the text of a URDF with the links `links`, and `joints`, the XML of its joints."""
     return "<robot name='test'>\n" + "".join(f"<link name='{link}'/>\n" for link in links) + joints + "</robot>"
 
 
@@ -67,7 +69,8 @@ def joint(name: str, kind: str, parent: str, child: str, inside: str) -> str:
 
 
 def snake(links) -> str:
-    """Makes a URDF of a chain through links by name, 0.1 m apart, whose joints turn about x, y and z in turn."""
+    """Makes the text of a URDF whose links are a chain, each 0.1 m after the last. The joints turn about x, y, z, x
+    and so on."""
     axes = ["1 0 0", "0 1 0", "0 0 1"]
     inside = [f'<origin xyz="0.1 0.02 0"/><axis xyz="{axes[i % 3]}"/>{LIMIT}' for i in range(len(links) - 1)]
     pairs = zip(links, links[1:], strict=False)

@@ -20,7 +20,8 @@ DLPACK, DEFAULT_STREAM, NO_STREAM = {"cuda": (2, 1, 0), "hip": (10, 0, 1)}[GPU]
 
 
 class Device:
-    """An array on the first GPU, as another library would have it: it speaks DLPack and records the streams that are asked for."""
+    """An array on the first GPU, as another library would have it: it speaks DLPack, and records the CUDA streams
+    that consumers pass."""
 
     streams: list = []
 
@@ -39,7 +40,7 @@ class Device:
 
 
 def from_dlpack(tensor) -> Device:
-    """Makes a `Device` of a tensor. robocache takes this module for a library of arrays because it has this function."""
+    """Makes a `Device` array of a tensor. Because this module has the function, robocache takes it for a library of arrays."""
     return Device(tensor)
 
 
@@ -181,7 +182,7 @@ def test_a_tensor_without_a_library_stays_one(rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_what_is_not_valid_is_marked_where_it_lies(monkeypatch, dtype):
-    """Marks invalid values of an observation that came by a ring on the device."""
+    """Marks invalid values in place in an observation that came by a ring on the device."""
     import types
 
     values = np.arange(1, 7, dtype=np.float32)

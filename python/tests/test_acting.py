@@ -150,7 +150,8 @@ def test_chunks_of_different_lengths():
 
 
 def test_the_weights_of_act():
-    """The weights are exp(-0.01 i), i counted from the oldest chunk on: huggingface/lerobot@7427f318, modeling_act.py, ACTTemporalEnsembler."""
+    """Checks the weights of ACT's ACTTemporalEnsembler: exp(-0.01 i), with i counted from the oldest chunk
+    on (huggingface/lerobot@7427f318, modeling_act.py)."""
     chunks, said = Chunks(period_ns=20, decay=math.exp(0.01)), [1.0, 5.0, 9.0]
     for i, value in enumerate(said):
         got = chunks.add(20 * i, np.full((4, 1), value))

@@ -32,7 +32,7 @@ def velocity(*kinds) -> dict:
 
 
 def test_values_of_two_joints():
-    """The numbers are exact in binary: the robot was at (1, 2), and steps are half a second apart."""
+    """Uses numbers that are exact in binary. The robot starts at the joints (1, 2), and steps are half a second apart."""
     all_kinds = {
         "absolute": [[1.5, 2], [1.25, 3], [1.25, 2]],
         "relative": [[0.5, 0], [0.25, 1], [0.25, 0]],

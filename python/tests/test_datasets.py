@@ -103,7 +103,7 @@ def test_what_was_not_recorded_is_left_out_with_a_warning(recording):
 
 
 def live(item) -> rc.Observation:
-    """Makes the observation that fuse would publish for an item, with the `fill_value` 0."""
+    """Makes the observation that fuse would publish live for an item of a dataset, with the `fill_value` 0."""
     top = item["attached"]["top"]
     fused = np.nan_to_num(item["fused"], nan=0.0)
     columns = {"fused": fused.ravel(), "top": top.columns[""]}

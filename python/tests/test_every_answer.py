@@ -128,7 +128,8 @@ def test_answers_that_memory_has_no_room_for(planar):
 
 
 def apart(a, b):
-    """Returns the distances between two arrays of poses: metres, and the chord of the rotations."""
+    """Returns the distances between two arrays of poses: of the positions, m, and of the rotations, twice the distance
+    of their quaternions."""
     turned = np.linalg.norm(a[..., 3:] - np.sign((a[..., 3:] * b[..., 3:]).sum(axis=-1, keepdims=True)) * b[..., 3:], axis=-1)
     return np.linalg.norm(a[..., :3] - b[..., :3], axis=-1), 2 * turned
 

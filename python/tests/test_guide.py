@@ -28,7 +28,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory) -> dict:
-    """Names that the programs use, and, after their run, names that they made."""
+    """Names that the guide's programs use. After the programs ran, the dict also has the names that they defined."""
     said = {**GRID, "channels": ["occupancy", "mean_z"], "shape": [1, 2, 2, 3, 4]}
     event = observation({"grids": np.ones(48, np.float32)}, grids_ms=(90,), said=said)
     given = {

@@ -38,7 +38,7 @@ BASES = [
 
 
 def use(sent):
-    """Reads a message, and uses every property and method of the observation."""
+    """Reads a message, and calls every property and method of the observation."""
     got = Observation.from_event(sent)
     assert len(got) == len(got.timestamps_ns)
     assert isinstance(got.timestamp_ns, int) and got.fused.shape == (len(got), got.offsets[-1] if got.modalities else got.fused.shape[1])
@@ -99,7 +99,7 @@ def test_what_is_no_metadata_is_named(metadata):
 
 @pytest.mark.parametrize("cell", [[2, 0, 0], [0, 3, 0], [0, 0, 4], [-1, 0, 0], [0, 0, -4], [2**31 - 1, 0, 0]])
 def test_a_cell_outside_the_grid_is_refused(cell):
-    """NumPy would count a negative index from the end of the axis."""
+    """A negative index must be refused, since NumPy would count it from the end of the axis."""
     coords = np.array([[0, 0, 0], cell], np.int32)
     sent = with_grids({"grids.coords": coords.reshape(-1), "grids.features": np.ones(4, np.float32)}, grid_offsets=[0, 2])
     with pytest.raises(MessageError, match=f"coords has cell {cell}, expected cells of a grid of .2, 3, 4. cells".replace("[", ".").replace("]", ".")):

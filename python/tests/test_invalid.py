@@ -42,7 +42,7 @@ def test_fuse_and_align_mark_whole_modalities(dtype, invalid, wanted):
 
 
 def test_what_is_partly_valid_is_marked_as_live():
-    """Marks all groups of a modality at once: `valid` is for the whole modality."""
+    """Marks all groups of a modality, if one is invalid: `valid` is for the whole modality."""
     groups = [
         {"channels": [0, 1], "interpolation": "previous", "max_age_ms": 20},
         {"channels": [1, 2], "interpolation": "previous"},

@@ -161,7 +161,7 @@ def test_paths_go_on_from_the_last_answer(planar):
 
 
 def test_a_posture_turns_joints_that_the_tool_does_not_need(three):
-    """Links along x, y and -x are three sides of a parallelogram: if the joints turn by (1, -1, 1), the tip stays."""
+    """The links along x, y and -x are three sides of a parallelogram: if the joints turn by (1, -1, 1), the tip stays."""
     q = np.array([0, 90 * DEG, 90 * DEG])
     pose = three.fk(q)
     answers = three.ik(pose, seed=q, **IN_PLANE, posture=0.1, rest=q + [0.3, 0, 0])

@@ -200,7 +200,7 @@ def anonymous() -> int:
 
 
 def test_windows_hold_no_batch_of_the_recording(large):
-    """Reads a recording of another writer, which puts all messages into one batch."""
+    """Reads a recording by another writer, which puts all messages into one batch."""
     import pyarrow as pa
 
     whole = pa.ipc.open_file(large / "camera.arrow").read_all().combine_chunks()

@@ -31,7 +31,7 @@ def test_a_modality_is_a_view_of_its_columns():
 
 
 def test_entries_that_are_not_valid_are_no_numbers():
-    """Every value that the node sent is a plausible number, also where it is not valid, so that only the mask tells."""
+    """Every value that the node sent looks like a measurement, also if it is not valid, so that only the mask tells."""
     sent = fused(valid=(1, 0, 0, 1))
     assert np.array_equal(Observation.from_event(sent).fused, [[1, 2, np.nan], [np.nan, np.nan, 6]], equal_nan=True)
     assert Observation.from_event(sent, invalid=0.0).fused.tolist() == [[1, 2, 0], [0, 0, 6]]

@@ -57,7 +57,8 @@ def test_a_clock_that_is_off_is_no_training_data(tmp_path, stream, ahead_ms, sid
 
 @pytest.mark.parametrize("key", ["capture_s", "timestamp"])
 def test_a_stamp_in_the_metadata_is_read_from_a_recording_as_a_node_reads_it(tmp_path, key):
-    """A recorder in its own process does not know `from:`, and stamps the time of publication, 0.3 s after the capture."""
+    """A recorder in its own process does not read the input setting `from:`. It stamps messages with the time of publication,
+    0.3 s after the capture."""
     recorded(tmp_path / "r", {})
     table = pa.ipc.open_file(tmp_path / "r/force.arrow").read_all()
     table = table.set_column(0, "timestamp_ns", pa.array(TIMES + 300 * MS))

@@ -1,4 +1,5 @@
-"""Tests of the inputs of each policy: names, shapes, types, order and polarity of masks. Each test names the policy's own code."""
+"""Tests of the inputs of each policy: names, shapes, types, order, and the meaning of True in masks. Each test names the
+policy's own code."""
 
 import json
 import subprocess
@@ -292,9 +293,8 @@ def test_octo():
 
 
 def test_dp3(monkeypatch):
-    """YanjieZe/3D-Diffusion-Policy@47385d9d6f5bde3f2ebdf2400ecb8261cc9e6b97,
-    diffusion_policy_3d/dataset/realdex_dataset.py: `point_cloud` [T, N, ...], `agent_pos` [T, D];
-    config/task/realdex_pour.yaml: [1024, 3]."""
+    """YanjieZe/3D-Diffusion-Policy@47385d9d6f5bde3f2ebdf2400ecb8261cc9e6b97, diffusion_policy_3d/dataset/realdex_dataset.py:
+    `point_cloud` [T, N, ...], `agent_pos` [T, D]; config/task/realdex_pour.yaml: 1,024 points of 3 coordinates."""
     assert dp3.inputs(observe(), agent_pos=["arm", "gripper"])["agent_pos"].tolist() == [[OLDER, NEWEST]]
     got = observe(images={"cloud": [1, 2]})
     clouds = [Cloud({axis: np.full(1024, k + 10 * row) for k, axis in enumerate("xyz")}, 0) for row in (0, 1)]

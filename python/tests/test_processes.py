@@ -21,7 +21,8 @@ FUSE = {"rate_hz": 100, "window": 4, "modalities": [{"input": "a", "dim": 32, "i
 
 
 def work(images) -> tuple:
-    """Does enough work to be shared among threads."""
+    """Resamples, fuses and voxelizes enough to be shared among threads. Returns a hash of each result, and the values of
+    the messages `images`."""
     times = np.tile(TIMES, (len(VALUES), 1))
     resampled = rc.resample(times, VALUES, TIMES[::4], interpolation="linear").values
     fused = rc.fuse({"a": (TIMES, VALUES[0])}, FUSE).fused
@@ -36,7 +37,7 @@ def images(tmp_path_factory):
 
 
 def in_a_fork(task) -> bool:
-    """True if the task returns True in a forked process. A task that takes minutes is taken to never end."""
+    """Runs the task in a forked process. Returns True if the task returns True, and False if it takes minutes."""
     child = os.fork()
     if child == 0:
         status = 1

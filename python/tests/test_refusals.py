@@ -374,7 +374,7 @@ def test_refusals_leak_nothing():
 
 
 def test_what_is_handed_out_comes_back():
-    """Memory is freed of capsules that nobody took, of arrays made from capsules, and of results."""
+    """The memory of capsules that nobody took, of arrays made from capsules, and of results is freed."""
     values = np.ones((1 << 18, 1), np.float32)
     times = np.arange(len(values)) * 10_000_000
 

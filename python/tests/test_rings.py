@@ -165,7 +165,7 @@ def test_views_outlive_all_else():
 
 
 def test_a_fifth_consumer_gets_copies_and_no_views(producer):
-    """Views are refused: without a lease nothing would hold the slot, or tell that it was overwritten."""
+    """Views of slots are refused: without a lease nothing would hold the slot, or tell that it was overwritten."""
     producer.peers += [socket.socket() for _ in range(4)]
     ticket = producer.publish(5)
     with pytest.raises(robocache.RingError, match=r"4 other consumers can hold its slots, and this one can't \(allowed: a copy, by `copy=True`\)"):

@@ -15,7 +15,7 @@ IGNORED = {"__module__", "__doc__", "__new__", "__repr__", "__dict__", "__weakre
 
 
 def arguments(function: ast.FunctionDef) -> list[tuple[str, bool, bool]]:
-    """Name of each argument, True if it has a default, and True if it is keyword-only."""
+    """Returns for each argument of a function its name, True if it has a default, and True if it is keyword-only."""
     of = function.args
     optional = [False] * (len(of.args) - len(of.defaults)) + [True] * len(of.defaults)
     plain = [(each.arg, has, False) for each, has in zip(of.args, optional, strict=True) if each.arg not in ("self", "cls")]

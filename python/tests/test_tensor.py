@@ -9,7 +9,7 @@ DTYPES = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "u
 
 
 class Old:
-    """An array of a library older than DLPack 1.0."""
+    """Array of a library that implements a DLPack older than 1.0."""
 
     def __init__(self, array):
         self.array = array

@@ -30,14 +30,14 @@ use std::path::Path;
 #[derive(Default)]
 pub struct App {
     config: Config,
-    /// Devices that the program chose; `None` if the configuration chooses them.
+    /// Devices of all operations, if the program sets them; `None` if the configuration selects them.
     given_placement: Option<Placement>,
     plugins: Vec<Box<dyn Plugin>>,
     surroundings: Surroundings,
 }
 
-/// Checks that all operations that share an input of the dataflow read its payloads with the same `Selection`. Also checks that
-/// `from:` is set for inputs of the dataflow only.
+/// Checks that operations with a common input of the dataflow read the same fields of its payloads (`Selection`). Also checks
+/// that no input with the key `from:` comes from an operation of this process.
 fn check_readings(graph: &Graph) -> Result<(), String> {
     if let Some((operation, input)) = graph.misread() {
         return Err(format!(
@@ -74,32 +74,32 @@ impl App {
         self
     }
 
-    /// Makes a plugin available. It runs if the configuration lists it under `plugins:`, if the program configures it, or if the
-    /// configuration does not have the key `plugins:`. Plugins that the program configures and the list lacks run first.
+    /// Makes a plugin available. It runs if the configuration lists it under `plugins:`, if the program configures it, or if
+    /// the configuration does not have the key `plugins:`. Plugins that only the program configures run before the listed ones.
     ///
-    /// A plugin that runs without an entry in the list needs a section of its name, unless the program configures it.
+    /// Without that key, a plugin that the program does not configure needs a section of its name.
     #[must_use]
     pub fn add_plugin(mut self, plugin: impl Plugin + 'static) -> Self {
         self.plugins.push(Box::new(plugin));
         self
     }
 
-    /// Makes several plugins available, as [`add_plugin`](Self::add_plugin) does each. A configuration that lacks the section of one
-    /// of several plugins has to list under `plugins:` which of them run.
+    /// Makes several plugins available, as [`add_plugin`](Self::add_plugin) does for one. If neither the program nor a section
+    /// configures one of them, the configuration has to list under `plugins:` which of them run.
     #[must_use]
     pub fn add_plugins(mut self, plugins: impl IntoIterator<Item = Box<dyn Plugin>>) -> Self {
         self.plugins.extend(plugins);
         self
     }
 
-    /// Sets the names of the node's inputs in the dataflow: [`wired_inputs`](BuildContext::wired_inputs).
+    /// Sets the names of the inputs that the dataflow wires to the node, for [`wired_inputs`](BuildContext::wired_inputs).
     #[must_use]
     pub fn with_wired_inputs(mut self, inputs: impl IntoIterator<Item = String>) -> Self {
         self.surroundings.wired = inputs.into_iter().collect();
         self
     }
 
-    /// Sets the run of the dataflow, `None` outside of a dataflow: [`run`](BuildContext::run).
+    /// Sets the id and the start time of the running dataflow, for [`run`](BuildContext::run); `None` outside of a dataflow.
     #[must_use]
     #[cfg(feature = "dora")]
     pub(crate) fn with_run(mut self, run: Option<Run>) -> Self {
@@ -107,7 +107,7 @@ impl App {
         self
     }
 
-    /// Sets the check for messages that are too large for the transport:
+    /// Sets the check that refuses messages too large for the transport, for
     /// [`check_message_size`](BuildContext::check_message_size).
     #[must_use]
     pub fn with_message_limit(mut self, limit: impl Fn(&str, usize) -> Result<(), String> + 'static) -> Self {
@@ -115,7 +115,7 @@ impl App {
         self
     }
 
-    /// The plugins that were added, in this order.
+    /// Returns the added plugins, in the order in which they were added.
     pub fn plugins(&self) -> impl Iterator<Item = &dyn Plugin> {
         self.plugins.iter().map(Box::as_ref)
     }
@@ -125,7 +125,7 @@ impl App {
         self.config.status()
     }
 
-    /// Builds the operations. `is_published` returns true for the name of each output that the dataflow wants.
+    /// Builds the operations. `is_published` returns true for the name of each output that the dataflow lists for this node.
     ///
     /// # Errors
     /// Devices or a configuration that can't be used; two operations with an output of the same name.
@@ -165,8 +165,8 @@ impl App {
         Ok(graph)
     }
 
-    /// Builds the operations only to check the configuration, which may name devices that this machine lacks. Nothing outside
-    /// the process is touched.
+    /// Builds the operations only to check the configuration, which may name devices that this machine lacks. The check changes
+    /// nothing outside the process.
     ///
     /// # Errors
     /// The errors of [`build`](Self::build).
@@ -176,7 +176,8 @@ impl App {
     }
 }
 
-/// Returns a warning for each input that is taken from the dataflow although a later operation publishes an output of its name.
+/// Returns a warning for each input that comes from the dataflow although a later operation publishes an output of its name.
+/// Only an earlier operation can feed an input.
 fn order_warnings(operations: &[Registration]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (i, taker) in operations.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The kinematic chains of a configuration file, which several operations may name.
+//! The kinematic chains of a configuration file, to which operations refer by name.
 //!
-//! A URDF is read when an operation first asks for its chain, and once only, so that operations share the chain.
+//! An operation's first use of a chain reads its URDF. Later uses share the parsed chain.
 
 use robocache_ops::kinematics::{Chain, ChainSource};
 use robocache_yaml::{did_you_mean, listed};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// The section `chains:`, by the chains' names. A URDF is read when an operation first asks for a chain of it: nodes that share
+/// Kinematic chains of the section `chains:`, by name. A URDF is read when an operation first uses its chain: nodes that share
 /// a file need only the URDFs that they use.
 #[derive(Debug, Default)]
 pub(super) struct Chains(BTreeMap<String, NamedChain>);
@@ -22,7 +22,7 @@ struct NamedChain {
 /// Reason why the kinematic chain that a section names can't be used.
 #[derive(Debug)]
 pub(super) enum ChainProblem {
-    /// The section `chains:` has no chain of this name; the text lists the names that it has.
+    /// The section `chains:` has no chain of the requested name; the text lists the names that it has.
     Unknown(String),
     /// The URDF of the chain can't be read; the text says why.
     Unusable(String),
@@ -37,8 +37,7 @@ impl Chains {
         Self(sources.into_iter().map(unread).collect())
     }
 
-    /// Returns the kinematic chain called `name`, which is read on the first call. A relative path of its URDF starts at
-    /// `folder`.
+    /// Returns the kinematic chain `name`; the first call reads its URDF. A relative path of the URDF starts at `folder`.
     pub(super) fn get(&self, name: &str, folder: &Path) -> Result<Arc<Chain>, ChainProblem> {
         let Some(found) = self.0.get(name) else {
             let names: Vec<&String> = self.0.keys().collect();
@@ -53,7 +52,7 @@ impl Chains {
         Ok(found.read.get_or_init(|| Arc::new(chain)).clone())
     }
 
-    /// Warnings about the kinematic chains that operations have asked for so far, each with the chain's name.
+    /// Returns the warnings about all kinematic chains that have been read so far, each with the chain's name.
     pub(super) fn read_warnings(&self) -> Vec<String> {
         let read = self
             .0

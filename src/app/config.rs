@@ -16,7 +16,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Sections of robocache's own nodes and of its command, which may share one file.
+/// Names of the sections that robocache's nodes and command line read. One file may have all of them.
 const SECTIONS: [&str; 12] = [
     "align",
     "clock",
@@ -32,21 +32,21 @@ const SECTIONS: [&str; 12] = [
     "lerobot",
 ];
 
-/// Keys at the top of the file that hold for all operations.
+/// Top-level keys of the file that hold for all operations.
 const COMMON_KEYS: [&str; 6] = [CHAINS, "device", "devices", MAX_DEVICE_MB, "plugins", STATUS];
 
-/// Key of the limit to the device memory of an operation. At the top of the file it holds for each operation, in a section for
-/// the operation of that section.
+/// Key of the limit on device memory, MiB. At the top level it limits each operation, in a section the operation of
+/// that section.
 const MAX_DEVICE_MB: &str = "max_device_mb";
 
 /// Key of the folder of the nodes' status files.
 const STATUS: &str = "status";
 
-/// Key of the section with the robot's kinematic chains, which operations name.
+/// Key of the section with the robot's kinematic chains, to which operations refer by name.
 const CHAINS: &str = "chains";
 
-/// A configuration file: its sections, each of them read by the plugin of that name. The default stands for an app without a
-/// file.
+/// Configuration file, in sections that plugins read by their names. The default has neither a file nor sections, for an app
+/// that the program configures.
 #[derive(Debug)]
 pub struct Config {
     file: PathBuf,
@@ -136,8 +136,8 @@ impl Config {
         }
     }
 
-    /// Keeps the configuration of one plugin: its entry of `plugins:`, without the entry's own name. If there is no such entry,
-    /// the section of the plugin's name stays.
+    /// Replaces the list `plugins:` by its entry for one plugin: this entry, without its key `name`, becomes the section of the
+    /// plugin. If the list lacks the plugin, its section in the file stays.
     ///
     /// # Errors
     /// Several entries of `plugins:` with this name.
@@ -168,7 +168,7 @@ impl Config {
         self.sections.keys().map(String::as_str)
     }
 
-    /// Reads a section that no plugin takes; `None` if the file does not have it.
+    /// Reads a section that belongs to no plugin; `None` if the file does not have it.
     ///
     /// # Errors
     /// Unknown keys or wrong types, with the file, the key and what is allowed.
@@ -177,8 +177,8 @@ impl Config {
         section.map(|section| self.section(name, section)).transpose()
     }
 
-    /// Returns the kinematic chain `name` of the section `chains:`. The chain is read on the first call. The parameters `section`
-    /// and `key` are the place in the configuration that names the chain: an error refers to it.
+    /// Returns the kinematic chain `name` of the section `chains:`; the first call reads its URDF. `section` and `key` say
+    /// where the configuration refers to the chain, for errors.
     ///
     /// # Errors
     /// No chain of this name, reported at `key`. A URDF that can't be read, or does not have the chain, reported at the chain.
@@ -221,8 +221,8 @@ impl Config {
         &self.file
     }
 
-    /// The devices of this machine that `device:`, `devices:` and `max_device_mb:` select. A configuration that is only
-    /// checked may name devices that the machine lacks.
+    /// Finds the devices that `device:`, `devices:` and `max_device_mb:` select. If `is_check`, the CPU replaces a GPU that
+    /// this machine lacks, with a warning.
     pub(super) fn placement(&self, is_check: bool) -> Result<Placement, AppError> {
         let key = if self.devices.is_some() { "devices" } else { "device" };
         let placement = match Placement::resolve(self.device, self.devices.as_deref()) {
@@ -235,7 +235,8 @@ impl Config {
         Ok(placement.with_max_bytes(self.max_bytes))
     }
 
-    /// Returns a warning for each section of a plugin that is not used, because the file lists `plugins:`.
+    /// Returns a warning for each plugin's section at the top level if the file has the list `plugins:`. The list replaces
+    /// these sections.
     pub(super) fn unused_sections(&self, plugins: &[Box<dyn Plugin>]) -> Vec<String> {
         let is_plugin = |key: &&String| plugins.iter().any(|plugin| plugin.name() == key.as_str());
         let unused = self.sections.keys().filter(|key| self.has_plugins() && is_plugin(key));
@@ -246,13 +247,13 @@ impl Config {
             .collect()
     }
 
-    /// Warnings about the kinematic chains that operations have asked for so far, each with the chain's name.
+    /// Returns the warnings about all kinematic chains that have been read so far, each with the chain's name.
     pub(super) fn read_chain_warnings(&self) -> Vec<String> {
         self.chains.read_warnings()
     }
 
-    /// Returns the plugins to build, in order, each with its section: those that the key `plugins:` lists, or all plugins if the
-    /// file does not have the key. Plugins that the program configures and the list lacks come first.
+    /// Returns the plugins to build, in order, each with its section: those listed under `plugins:`, or all plugins if the file
+    /// does not have the key. Plugins that the program configures and the list lacks come first.
     pub(super) fn steps(&self, plugins: &[Box<dyn Plugin>]) -> Result<Vec<Step>, AppError> {
         let names: Vec<&'static str> = plugins.iter().map(|plugin| plugin.name()).collect();
         let mut known: Vec<&str> = SECTIONS.to_vec();
@@ -317,7 +318,8 @@ impl Config {
         Ok(steps)
     }
 
-    /// Removes `max_device_mb` from a section, and returns it in bytes; `None` if the key is absent.
+    /// Removes `max_device_mb` from a section, and returns it in bytes; `None` if the key is absent. `label` names the section
+    /// in errors.
     pub(super) fn take_max_bytes(&self, label: &str, section: &mut Value) -> Result<Option<usize>, AppError> {
         let own = take_key(section, MAX_DEVICE_MB).map(max_bytes).transpose();
         own.map_err(|problem| self.error(label, format!("{MAX_DEVICE_MB}: {problem}")))
@@ -338,7 +340,7 @@ impl Config {
     }
 }
 
-/// One plugin to build, with its part of the configuration.
+/// A plugin to build, with its section of the configuration.
 pub(super) struct Step {
     /// Index of the plugin among the plugins of the app.
     pub plugin: usize,
@@ -364,7 +366,8 @@ fn take_key(section: &mut Value, key: &str) -> Option<Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// Removes the key `residence` from a section, and parses its value; `None` if the key is absent.
+/// Removes the key `residence` from a section, and parses it: the memory in which outputs publish payloads. `None` if the key
+/// is absent.
 pub(super) fn take_residences(section: &mut Value) -> Result<Option<Residences>, String> {
     take_key(section, "residence")
         .map(|value| Residences::parse(&value))
@@ -392,7 +395,7 @@ fn max_bytes(value: Value) -> Result<usize, String> {
     }
 }
 
-/// Parses a text to its sections, by their keys. A key that occurs twice is an error.
+/// Parses the text of a configuration file to its top-level sections, by key. A key that occurs twice is an error.
 fn sections(text: &str) -> Result<BTreeMap<String, Value>, String> {
     let mapping = match yaml::value(text).map_err(|problem| problem.to_string())? {
         Value::Mapping(mapping) => mapping,

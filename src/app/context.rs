@@ -1,6 +1,6 @@
-//! The context in which a plugin is built: its configuration, its devices and the surroundings of its node.
+//! The context in which a plugin is built: its configuration, its devices and facts about its node.
 //!
-//! A refused operation fails the whole build, so that no node runs on a part of its configuration.
+//! If an operation is refused, the whole build fails, so that no node runs with a part of its configuration.
 
 use super::config::{Step, take_residences};
 use super::operation::SourceOperation;
@@ -14,10 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Function that checks if a message of this size, bytes, can be sent on an output (by name). Its error says why not.
+/// Check of a message's size: gets the name of the output and the size, bytes. Its error says why such a message can't be sent.
 pub(super) type MessageLimit = dyn Fn(&str, usize) -> Result<(), String>;
 
-/// A run of a dataflow, from its start to its end. Its nodes may be started several times in it.
+/// Run of a dataflow, from its start to its end. A node may be restarted within a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Unique id of the run: the id that dora gives to the dataflow.
@@ -26,7 +26,8 @@ pub struct Run {
     pub started: SystemTime,
 }
 
-/// Surroundings of a node: its dataflow, or a check without one.
+/// Facts about the node that its configuration lacks: wired inputs, run of the dataflow, limit of messages. The default is a
+/// process without a dataflow.
 #[derive(Default)]
 pub(super) struct Surroundings {
     pub wired: Vec<String>,
@@ -35,8 +36,8 @@ pub(super) struct Surroundings {
     pub is_check: bool,
 }
 
-/// Everything that a plugin reads when it is [built](Plugin::build): its configuration, its devices and the
-/// surroundings of its node. It takes the operations that the plugin registers.
+/// Interface of [`Plugin::build`]: a plugin reads its configuration, its devices and facts about its node from this context. It
+/// registers its operations with it.
 pub struct BuildContext<'a> {
     config: &'a Config,
     surroundings: &'a Surroundings,
@@ -44,18 +45,19 @@ pub struct BuildContext<'a> {
     own_name: Option<String>,
     section: Option<Value>,
     placement: Placement,
-    /// Residences of the plugin's payloads; `None` if its section does not have the key `residence`.
+    /// Value of the key `residence` of the plugin's section: where each output's payloads are stored. `None` if the key
+    /// is absent.
     residences: Option<Residences>,
     operations: &'a mut Vec<Registration>,
-    /// Names of the outputs, of all plugins, whose payloads go into a ring, each with the ring's settings.
+    /// Outputs of all plugins whose payloads go into a ring: the name of each, and the ring's settings. Plugins append theirs.
     in_rings: &'a mut Vec<(String, OutputResidence)>,
     /// Error of the first added operation that is refused: the build then fails.
     refused: Option<AppError>,
 }
 
 impl<'a> BuildContext<'a> {
-    /// Makes the context for a step of the build. Operations that the plugin adds are appended to `operations`, and their rings to
-    /// `in_rings`.
+    /// Makes the context in which the plugin of `step` is built. Operations that the plugin adds are appended to `operations`,
+    /// and the rings of their outputs to `in_rings`.
     pub(super) fn new(
         step: Step,
         plugin: &dyn Plugin,
@@ -142,13 +144,13 @@ impl<'a> BuildContext<'a> {
         }
     }
 
-    /// Converts the refusal of a configuration to an error that names the file and the section.
+    /// Converts the error of a refused configuration to an error that also names the file and the section.
     pub fn refused(&self, error: &ConfigError) -> AppError {
         self.config.error(&self.label(), error.to_string())
     }
 
-    /// Returns the kinematic chain `name` of the section `chains:`. `key` is the key of the plugin's section that names the chain:
-    /// an error refers to it.
+    /// Returns the kinematic chain `name` of the section `chains:`. For errors, `key` is the key of the plugin's section that
+    /// has this name.
     ///
     /// # Errors
     /// No chain of this name, reported at `key`. A URDF that can't be read, or does not have the chain, reported at the chain.
@@ -171,17 +173,18 @@ impl<'a> BuildContext<'a> {
         self.config.status()
     }
 
-    /// Names of the node's inputs in the dataflow, for an operation that takes all of them. Empty during a check.
+    /// Names of the node's inputs in the dataflow, for an operation that has all of them as inputs. Empty during a check.
     pub fn wired_inputs(&self) -> &[String] {
         &self.surroundings.wired
     }
 
-    /// The run of the dataflow; `None` if the process is not a node of one.
+    /// Id and start time of the running dataflow; `None` if the process is not a node of one.
     pub fn run(&self) -> Option<&Run> {
         self.surroundings.run.as_ref()
     }
 
-    /// Checks that messages of `bytes` bytes can be made, and sent on an output if the dataflow wants it.
+    /// Checks that a message of `bytes` bytes fits in this machine's memory, and that it can be sent if the dataflow lists
+    /// the output.
     ///
     /// # Errors
     /// The limit that a message exceeds, as text.
@@ -195,7 +198,7 @@ impl<'a> BuildContext<'a> {
         }
     }
 
-    /// Registers a source. If the plugin has a name of its own, this name is put before the outputs: `name/output`.
+    /// Registers a source. If the plugin has a name of its own, its outputs are called `name/output`.
     pub fn add_source(&mut self, outputs: Vec<String>, source: impl Source + 'static) {
         self.add_operation(Registration {
             name: self.name().to_owned(),
@@ -205,7 +208,7 @@ impl<'a> BuildContext<'a> {
         });
     }
 
-    /// Registers an operation. If the plugin has a name of its own, this name is put before the outputs: `name/output`.
+    /// Registers an operation. If the plugin has a name of its own, its outputs are called `name/output`.
     pub fn add_operation(&mut self, mut registration: Registration) {
         if let Some(residences) = &self.residences {
             match residences.of(&registration.outputs, &self.placement) {
@@ -236,7 +239,7 @@ impl<'a> BuildContext<'a> {
     }
 }
 
-/// Size of this machine's memory, bytes; `None` if the system does not tell it.
+/// Size of this machine's memory, bytes; `None` if the system does not report it.
 fn host_memory() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -1,7 +1,7 @@
 use super::Fault;
 use std::path::PathBuf;
 
-/// The reason why an app can't be built, or can't go on.
+/// Reason why an app can't be built, or has to end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
@@ -15,7 +15,7 @@ pub enum AppError {
         /// Text that names the key, its value and the allowed values.
         problem: String,
     },
-    /// An operation can't go on.
+    /// An operation has failed for good: the app ends.
     #[error("{operation}: {error}")]
     Operation {
         /// Name of the operation.
@@ -26,7 +26,7 @@ pub enum AppError {
 }
 
 impl AppError {
-    /// Makes the error of the operation with this name.
+    /// Converts the error of an operation that can't go on, and adds the operation's name.
     pub(super) fn of(operation: &str, error: impl Into<Fault>) -> Self {
         Self::Operation {
             operation: operation.to_owned(),

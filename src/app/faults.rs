@@ -1,20 +1,20 @@
 //! Counts of faults, warnings and normal events, and their lines in the log.
 //!
-//! A site is an input or an output at which they are counted. Each kind of event at each site has a rate limit of its own. A count
-//! that the limit held back is logged later, at the latest at the end of the node.
+//! Each input and each output is a site, with counts of its own. Each kind of event at a site has a rate limit of its own. A
+//! count that the rate limit has suppressed is logged later, at the latest at the end of the node.
 
 use super::diagnostics::Faulty;
 use super::rate_limit::RateLimit;
 use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
-/// Shortest time between two log lines of one kind at one site.
+/// Shortest time between two log lines about one kind of event at one input or output.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Time after which counts that the rate limit held back are logged.
+/// Time after which the log gets counts of events whose own lines the rate limit has suppressed.
 const SAY_AFTER: Duration = Duration::from_secs(10);
 
-/// The reason why a sample or a message is not used.
+/// Reason why a sample or a message is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// Dropped because more messages or samples waited than the limit allows.
@@ -32,12 +32,12 @@ pub enum Dropped {
 }
 
 impl Dropped {
-    /// Number of reasons, the length of an array of counts by reason.
+    /// Number of reasons: the length of an array with a count for each reason.
     pub(super) const REASONS: usize = Self::Unreachable as usize + 1;
 }
 
-/// Counts of faults, warnings and events, by site (an input or an output) and kind. Each kind is logged at a limited rate of
-/// its own.
+/// Counts of faults, warnings and normal events, by site (an input or an output) and kind. Each kind is logged at a limited
+/// rate of its own.
 #[derive(Default)]
 pub(super) struct Faults {
     sites: Vec<Site>,
@@ -51,7 +51,7 @@ struct Site {
 }
 
 struct Kind {
-    /// Name of the kind, in the summary of the run. Empty for errors, whose messages say what they are.
+    /// Name of the kind in the log's summary at the end of the node. Empty for errors, whose messages describe them.
     name: &'static str,
     level: Severity,
     rate: RateLimit,
@@ -78,7 +78,7 @@ impl Faults {
         self.sites.len() - 1
     }
 
-    /// Counts `times` errors at a site: bad data, or work that failed. The message is made only if it is logged.
+    /// Counts `times` errors at a site: bad data, or work that failed. The message is formatted only if it is logged.
     pub(super) fn count(&mut self, site: usize, times: u64, message: impl Display) {
         self.sites[site].count("", Severity::Error, times, message, Instant::now(), LOG_EVERY);
     }
@@ -93,7 +93,7 @@ impl Faults {
         self.sites[site].count(kind, Severity::Warning, times, message, Instant::now(), SAY_AFTER);
     }
 
-    /// Counts a normal event, which only the summary of the run mentions. It is not a fault.
+    /// Counts a normal event, which is not a fault. Only the log's summary at the end of the node mentions it.
     pub(super) fn tally(&mut self, site: usize, kind: &'static str) {
         let site = &mut self.sites[site];
         let kind = site.kind(kind, Severity::Info);
@@ -105,7 +105,7 @@ impl Faults {
         self.sites[site].dropped[why as usize] += times;
     }
 
-    /// Sums the faults and the dropped messages of some sites, and finds the last line of the log about a fault.
+    /// Sums the faults and the dropped messages of several sites, and finds their last log line about a fault.
     pub(super) fn faulty(&self, sites: impl Iterator<Item = usize>) -> Faulty<'_> {
         let mut faulty = Faulty::default();
         let mut last_said = None;
@@ -122,7 +122,7 @@ impl Faults {
         faulty
     }
 
-    /// Logs the counts that the rate limit has held back for [`SAY_AFTER`].
+    /// Logs the counts that the rate limit has suppressed for [`SAY_AFTER`] or longer.
     #[cfg(any(test, feature = "dora"))]
     pub(super) fn log_suppressed(&mut self, now: Instant) {
         for site in &mut self.sites {
@@ -155,8 +155,8 @@ impl Faults {
         })
     }
 
-    /// Logs the counts of the run. A count with events that no line has reported yet is logged at the level of its kind, so that a
-    /// log of warnings and above has it. The other counts are logged at the level info.
+    /// Logs the total of each count, at the end of the node. A total with events that no line has reported is logged as an
+    /// error or a warning, as its kind is. The other totals are logged at the level info.
     pub(super) fn summarize(&mut self) {
         for site in &mut self.sites {
             for kind in &mut site.kinds {
@@ -219,7 +219,7 @@ impl Site {
     }
 }
 
-/// Cuts the middle out of a message that is too long: a name in it is as long as its sender likes.
+/// Shortens a message to its first and last 500 bytes, because names in it come from senders and may be of any length.
 fn shorten(words: &mut String) {
     const MOST: usize = 1000;
     if words.len() > MOST {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Checks that files can be made in a folder, which may have to be made first. As a trial it makes a folder, and removes it.
+/// Checks that files can be made in a folder, which may not exist yet. As a trial it makes and removes a folder there.
 ///
 /// # Errors
 /// The reason why they can't be made, and what is allowed.

@@ -19,7 +19,7 @@ use robocache_stream::{Message, Selection};
 use robocache_yaml::Json;
 use std::time::Instant;
 
-/// Largest number of timed calls in a row of one operation, before the next operation gets its turn.
+/// Largest number of calls of one operation's `wake` in a row, before the next operation gets its turn.
 const WAKES_AT_ONCE: usize = 64;
 
 /// The operations of a node in order, wired to one another and to the inputs and outputs of the dataflow. A graph has no event
@@ -74,7 +74,7 @@ pub struct Graph {
     /// Names of the inputs that come from the dataflow, each with its consumers: index of the operation, index of the operation's
     /// input.
     externals: Vec<(String, Vec<(usize, usize)>)>,
-    /// Index of the site in `Faults` at which each input of `externals` counts its faults, in the same order.
+    /// Indices of the sites in `Faults` at which the inputs in `externals` count their faults, in the same order.
     external_sites: Vec<usize>,
     shared: Shared,
     memory: HostMemory,
@@ -89,7 +89,7 @@ struct Shared {
     faults: Faults,
     /// Error that ends the node, from an operation that can't go on; `None` while the node runs.
     ended: Option<AppError>,
-    /// Reused buffer for a message that is on a device, and whose consumer wants it on the host.
+    /// Reused buffer for the host copy of a message on a device, made for a consumer that reads on the host.
     on_host: Option<Message>,
     /// Collector of the diagnostics; `None` if nobody wants them.
     diagnostics: Option<Diagnostics>,
@@ -136,9 +136,9 @@ impl Node {
 }
 
 impl Graph {
-    /// Wires the operations: an input is taken from an earlier operation's output of that name, else from the
-    /// dataflow. `is_published` says which outputs the dataflow wants. Messages between operations get their memory from
-    /// `memory`.
+    /// Wires the operations. An input comes from the nearest earlier operation with an output of its name, else from the
+    /// dataflow. The function `is_published` says which outputs the dataflow lists. Messages between operations get their
+    /// memory from `memory`.
     pub fn new(operations: Vec<Registration>, is_published: impl Fn(&str) -> bool, memory: &HostMemory) -> Self {
         let mut graph = Self {
             nodes: Vec::with_capacity(operations.len()),
@@ -164,8 +164,8 @@ impl Graph {
         graph
     }
 
-    /// Warnings of the configuration: sections that are not used, and operations that stand before the one whose output they
-    /// seem to take. The log has them, too, unless the configuration is only [checked](super::App::check).
+    /// Warnings about the configuration: sections that are not used, and operations listed before an operation whose output
+    /// they seem to need. They are also logged, unless the configuration is only [checked](super::App::check).
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -207,19 +207,20 @@ impl Graph {
         outputs.map(|output| output.name.as_str())
     }
 
-    /// Places at which faults are counted, such as "fuse: input `force`", each with its number of faults and warnings since the
-    /// start, which may be 0.
+    /// Inputs and outputs, such as "fuse: input `force`", each with its number of faults and warnings since the start, which
+    /// may be 0.
     pub fn faults(&self) -> impl Iterator<Item = (&str, u64)> {
         self.shared.faults.counts()
     }
 
-    /// Faults and warnings, an item for each place and kind: the place, the number, and the last line of the log.
+    /// Faults and warnings of each kind at each input or output: its name, the number of events, and their last line in
+    /// the log.
     pub fn causes(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.shared.faults.causes()
     }
 
-    /// Form in which the operations that take an input of the dataflow read its payloads, for a
-    /// [`Selector`](robocache_stream::Selector). `None` if they read them in different forms.
+    /// Returns which fields operations read of the payloads of an input of the dataflow, to make a
+    /// [`Selector`](robocache_stream::Selector). `None` if operations with this input read different fields.
     ///
     /// # Panics
     /// If there is no such input.
@@ -230,9 +231,9 @@ impl Graph {
         selections.try_fold(first, Selection::and)
     }
 
-    /// Hands a message of an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)) to the operations.
-    /// The message is checked as by [`Message::check`]. If its header contradicts its payload, it counts as a fault, and only
-    /// operations that [take any](Operation::takes_any) message get it. Each operation checks the stamp and the form itself.
+    /// Delivers a message of an input of the dataflow (by its index in [`external_inputs`](Self::external_inputs)) to the
+    /// operations. If its header contradicts its payload ([`Message::check`]), it counts as a fault, and only operations that
+    /// [take any](Operation::takes_any) message get it. Each operation checks the stamp and the payload's form itself.
     ///
     /// # Panics
     /// If there is no such input.
@@ -245,8 +246,8 @@ impl Graph {
         self.hand_on(external, InputMessage::Borrowed(message), is_unread, sink);
     }
 
-    /// Hands a message to the operations that take an input of the dataflow. If `is_unread`, the message can't be read, and only
-    /// operations that [take any](Operation::takes_any) message get it.
+    /// Delivers a message to the operations with this input of the dataflow. If `is_unread`, the message can't be read, and
+    /// only operations that [take any](Operation::takes_any) message get it.
     fn hand_on(&mut self, external: usize, mut message: InputMessage<'_>, is_unread: bool, sink: &mut dyn Sink) {
         let takers = self.externals[external].1.len();
         for i in 0..takers {
@@ -310,9 +311,9 @@ impl Graph {
         self.settle(sink);
     }
 
-    /// Calls the operations that are due. Call it at [`next_wake`](Self::next_wake) with `starting` false, and once before the
-    /// first message with `starting` true: it then calls every operation. Sources begin, and operations ask for the time of
-    /// their next call.
+    /// Calls the operations whose time has come. Call it with `starting` true once before the first message:
+    /// it then calls every operation, so that sources begin. From then on call it with `starting` false at
+    /// each [`next_wake`](Self::next_wake).
     ///
     /// # Errors
     /// The error of an operation that can't go on, now or since the last call.
@@ -396,9 +397,9 @@ impl Graph {
         self.shared.diagnostics = Some(Diagnostics::new(operations));
     }
 
-    /// Makes the report of the operations; `None` unless [`gather_diagnostics`](Self::gather_diagnostics) was called. Faults and
-    /// losses are judged from one call to the next, so an event loop calls it once a second. The caller adds the node's id and the
-    /// depth of its queue.
+    /// Makes the report of the operations; `None` unless [`gather_diagnostics`](Self::gather_diagnostics) was called. A report
+    /// covers the faults and losses since the last one, so an event loop calls this once a second. The event loop adds the
+    /// node's id and the depth of its queue.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
         let Self { nodes, externals, .. } = self;
         let faults = &self.shared.faults;
@@ -443,15 +444,15 @@ impl Graph {
         }
     }
 
-    /// Counts `times` messages of an input of the dataflow that were lost before they came to the graph. `kind` and `message` are
-    /// for the log.
+    /// Counts `times` messages of an input of the dataflow that were lost before they reached the graph. The log calls the loss
+    /// `kind` and has `message` as the text.
     pub(crate) fn external_loss(&mut self, external: usize, kind: &'static str, times: u64, message: &str) {
         let site = self.external_sites[external];
         self.shared.faults.drop(site, Dropped::Overflow, times);
         self.shared.faults.warn(site, kind, times, message);
     }
 
-    /// Logs the counts that the rate limit has held back for ten seconds. The event loop calls it every second.
+    /// Logs the counts that the rate limit has suppressed for ten seconds. The event loop calls it every second.
     pub(crate) fn log_suppressed(&mut self, now: Instant) {
         self.shared.faults.log_suppressed(now);
     }

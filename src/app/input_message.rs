@@ -1,7 +1,7 @@
 use robocache_stream::Message;
 use std::ops::Deref;
 
-/// A message on its way into an operation, which may keep its memory if no other operation needs it.
+/// A message for one operation. The operation may keep the message's memory if no other operation needs the message.
 pub(crate) enum InputMessage<'a> {
     /// A message that other operations need, too.
     Borrowed(&'a Message),
@@ -9,12 +9,12 @@ pub(crate) enum InputMessage<'a> {
     Owned(&'a mut Message),
 }
 
-/// Bytes by which the memory of a message may exceed twice the message's size, if an operation holds it without a copy.
+/// Margin for held messages, bytes: a message whose memory exceeds twice its size plus this margin is copied.
 const SMALL: usize = 4096;
 
 impl InputMessage<'_> {
-    /// Returns the message for an operation to hold. If no other operation needs the message and its memory is not much too
-    /// large, it is moved out, and `memory` is left in its place. Otherwise the message is copied into `memory`.
+    /// Returns the message for an operation to hold. An owned message is moved out if its memory is at most twice its size plus
+    /// [`SMALL`] bytes, and `memory` is left in its place. Otherwise the message is copied into `memory`.
     pub(super) fn keep(self, memory: Option<Message>) -> Message {
         match self {
             Self::Owned(message) if message.capacity() <= 2 * message.bytes() + SMALL => {

@@ -1,11 +1,11 @@
-//! All metadata keys that robocache knows, each in the block of the operation or form that writes it.
+//! All metadata keys of robocache, in a module for each operation or payload form that writes them.
 
 pub use super::diagnostics::key as diagnostics;
 
 use robocache_ops::{self as ops, align, clock, group, kinematics, map, resample, voxelize};
 use robocache_stream::{self as stream, form, ring};
 
-/// The name of each key, with the type of its value as dora names it.
+/// Returns the name of each metadata key, with dora's name for the type of its value.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     let blocks = [
         stream::key::ALL,

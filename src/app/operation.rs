@@ -1,7 +1,7 @@
 //! The traits of running operations and sources, and the values that they exchange with the graph that calls them.
 //!
-//! One thread makes all calls, one at a time. An error that a call returns for a message never ends the node; an error of a timed
-//! call, or of the end, does.
+//! One thread makes all calls, one at a time. An error of [`Operation::input`] never ends the node; an error of
+//! [`Operation::wake`] or [`Operation::finish`] does.
 
 use super::{Diagnosis, HealthIssue, Outbox, Value};
 use robocache_device::Device;
@@ -110,13 +110,13 @@ use std::time::Instant;
 /// # }
 /// ```
 pub trait Operation {
-    /// Takes a message of the input with the index `input` in the registration. [`Message::samples`] walks its samples. An error
-    /// counts as the sender's fault; report other events with [`Outbox::warn`].
+    /// Handles a message of an input; `input` is its index in the registration. [`Message::samples`] iterates over its samples.
+    /// An error counts as the sender's fault; report other events with [`Outbox::warn`].
     fn input(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault>;
 
-    /// Takes a message that no other operation needs; the default calls [`input`](Self::input). An operation that keeps messages
-    /// may swap this message with an old one ([`std::mem::swap`]) and copy nothing. The graph then reuses the memory of the old
-    /// message.
+    /// Handles a message that no other operation needs; the default calls [`input`](Self::input). An operation that keeps
+    /// messages may swap this message with an old one ([`std::mem::swap`]) and copy nothing. The graph then reuses the memory
+    /// of the old message.
     fn input_owned(&mut self, input: usize, message: &mut Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         self.input(input, message, out)
     }
@@ -130,8 +130,9 @@ pub trait Operation {
         None
     }
 
-    /// Form in which the operation reads an input whose payloads are structs of other software: [`Selection`]. It applies to inputs
-    /// from the dataflow. Messages of other operations of this process come unchanged, as all messages do by default.
+    /// Fields that the operation reads of an input's payloads, if these are structs of other software: [`Selection`]. It
+    /// applies to inputs from the dataflow, and the default reads payloads unchanged. Messages from operations of this process
+    /// are always unchanged.
     fn selection(&self, _input: usize) -> Selection {
         Selection::default()
     }
@@ -161,18 +162,18 @@ pub trait Operation {
     /// them to [`input`](Self::input).
     fn unreadable(&mut self, _input: usize, _messages: u64) {}
 
-    /// Present problem of an input, for the diagnostics, worded as in the operation's log; `None` if there is no problem.
+    /// Current problem of an input, for the diagnostics, with the text of the operation's log; `None` if there is no problem.
     fn health_issue(&self, _input: usize) -> Option<&HealthIssue> {
         None
     }
 
-    /// Values of the diagnostics that only the operation knows of an input, such as its late samples. The graph asks once a second
-    /// while diagnostics are wanted. Ages and validity in observations go to [`Outbox::figures`] instead.
+    /// Values of an input for the diagnostics that the operation supplies, such as its late samples. The graph asks once a
+    /// second while diagnostics are wanted. Ages and validity in observations go to [`Outbox::figures`] instead.
     fn diagnosis(&self, _input: usize) -> Diagnosis {
         Diagnosis::default()
     }
 
-    /// Sets a parameter while the node runs; `Ok(false)` if it is not one of this operation. The key comes without the
+    /// Sets a parameter while the node runs; `Ok(false)` if the operation does not have it. The key comes without the
     /// operation's name before it: both `fuse.max_wait_ms` and `max_wait_ms` come as `max_wait_ms`. Results that become due are
     /// published by [`resume`](Self::resume).
     fn parameter(&mut self, _key: &str, _value: &Value) -> Result<bool, Fault> {
@@ -185,7 +186,8 @@ pub trait Operation {
         Ok(Wake::Never)
     }
 
-    /// Finishes the held work at the end of the node, when no more messages come. An error makes the node end with exit code 1.
+    /// Finishes the work that the operation still holds, at the end of the node. No more messages come. An error makes the node
+    /// end with exit code 1.
     fn finish(&mut self, _out: &mut Outbox<'_>) -> Result<(), Fault> {
         Ok(())
     }
@@ -213,7 +215,7 @@ impl<S: Source> Operation for SourceOperation<S> {
     }
 }
 
-/// A change of an input's state, as the graph tells it to [`Operation::changed`].
+/// A change of an input's state, passed to [`Operation::changed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The input is closed: no more messages come, unless it opens again.
@@ -225,9 +227,9 @@ pub enum Change {
 /// Time of the next call of [`Operation::wake`] or [`Source::wake`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// No timed call. Messages and other events still call the operation.
+    /// No set time: only messages and other events call the operation.
     Never,
-    /// A call at this time, or at once if it has passed.
+    /// Next call at this time, or at once if it has passed.
     At(Instant),
     /// No further call: the source has published everything. A node ends when all its sources are done.
     Done,

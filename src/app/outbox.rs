@@ -1,4 +1,4 @@
-//! The outbox, through which an operation publishes messages and reports faults, and the sinks behind it.
+//! The outbox, through which an operation publishes messages and reports faults, and the trait of the sinks that send them.
 //!
 //! Messages to operations of this process are queued, and delivered after the call that published them. A message that can't be
 //! sent is counted, and never holds up another consumer.
@@ -11,15 +11,15 @@ use robocache_device::Device;
 use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload};
 
-/// Number of bytes that one call publishes to operations of this process. From this number on, [`Outbox::is_full`] is true.
+/// Bytes that one call may publish to operations of this process before [`Outbox::is_full`] is true.
 const MAX_IN_FLIGHT_BYTES: usize = 16 << 20;
 
 /// A destination of published messages: a dataflow, or a test.
 pub trait Sink {
-    /// Makes room for a payload of this layout, calls `fill` to write the payload and the header, which is empty before, and
-    /// sends both.
+    /// Allocates a payload of this layout, calls `fill` to write the payload and the header, and sends both. The header is
+    /// empty before `fill`.
     ///
-    /// A sink that keeps messages in this process can call [`Message::write`], which makes the room and calls `fill`.
+    /// A sink that keeps messages in this process can call [`Message::write`], which allocates and calls `fill`.
     ///
     /// # Errors
     /// The message can't be sent. The caller counts the error and goes on.
@@ -88,7 +88,7 @@ impl MessageTimes {
     }
 }
 
-/// A message on its way from one operation to another in the same process.
+/// A message from one operation to another in the same process, not yet delivered.
 pub(super) struct Delivery {
     pub operation: usize,
     pub input: usize,
@@ -112,7 +112,8 @@ impl InternalMessages {
         self.pools[route.index].take()
     }
 
-    /// Takes memory for a message on the host. Its device memory is released if the output is not wanted on a device any more.
+    /// Takes a pooled message for a payload on the host. Its device memory is released if no consumer wants the output on a
+    /// device now.
     fn take_for_host(&mut self, route: &OutputRoute) -> Message {
         let mut message = self.take(route);
         if route.device.is_none() {
@@ -127,7 +128,7 @@ impl InternalMessages {
     }
 }
 
-/// Publishes an operation's messages, and takes its reports of faults.
+/// Interface through which an operation publishes messages, reports faults and counts events.
 pub struct Outbox<'a> {
     pub(super) operation: &'a str,
     pub(super) ended: &'a mut Option<AppError>,
@@ -153,8 +154,8 @@ impl Outbox<'_> {
         route.published || !route.consumers.is_empty()
     }
 
-    /// True if this call has published enough to the operations of this process, which take the messages once the call returns.
-    /// An operation that has more to publish says so ([`Operation::has_more`](super::Operation::has_more)) and goes on later.
+    /// True if this call has published 16 MiB or more to operations of this process, which read it after the call returns. An
+    /// operation with more to publish then returns, with [`has_more`](super::Operation::has_more) true, and is called again.
     pub fn is_full(&self) -> bool {
         self.in_flight_bytes >= MAX_IN_FLIGHT_BYTES
     }
@@ -192,9 +193,9 @@ impl Outbox<'_> {
         self.enqueue(route, last, message);
     }
 
-    /// True if all operations of this process that take the output take its payloads in this GPU's memory. If no operation takes
-    /// the output, true if the dataflow takes them there. [`send_on_device`](Self::send_on_device) then avoids a copy through the
-    /// host.
+    /// True if all operations of this process with this output as an input read its payloads in this GPU's memory. If there
+    /// is no such operation, true if the dataflow does. [`send_on_device`](Self::send_on_device) then avoids a copy through
+    /// the host.
     pub fn is_wanted_on_device(&self, output: usize, gpu: &Gpu) -> bool {
         self.outputs[output].device == Some(gpu.device())
     }
@@ -283,7 +284,8 @@ impl Outbox<'_> {
         }
     }
 
-    /// True if the operations of this process can use a message. A message that they can't use is counted.
+    /// True if the header of a message fits its payload. If not, operations of this process do not get the message, and a fault
+    /// is counted.
     fn check(&mut self, route: &OutputRoute, message: &mut Message) -> bool {
         let checked = message.check();
         let count = |error| self.faults.count(route.fault_site, 1, error);
@@ -315,12 +317,12 @@ impl Outbox<'_> {
     }
 
     /// Counts an event at one of the operation's inputs that is not the sender's fault, such as a clock jump, and logs it as a
-    /// warning. Each kind has a rate limit of its own, so that no other line swallows it.
+    /// warning. Each kind has a rate limit of its own, so that other kinds do not suppress its lines.
     pub fn warn(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
         self.faults.warn(self.inputs[input].fault_site, kind, 1, message);
     }
 
-    /// Does the same as [`warn`](Self::warn) for events that may go on all the time: a line every 10 s at most.
+    /// Does the same as [`warn`](Self::warn) for events that may go on all the time: it logs a line every 10 s at most.
     pub fn warn_seldom(&mut self, input: usize, kind: &'static str, message: impl std::fmt::Display) {
         self.faults.warn_seldom(self.inputs[input].fault_site, kind, 1, message);
     }
@@ -331,8 +333,8 @@ impl Outbox<'_> {
         self.faults.tally(self.inputs[input].fault_site, kind);
     }
 
-    /// Counts a sample or a message of one of the operation's inputs as dropped for the reason `why`, for the diagnostics. Logs
-    /// nothing: that is up to the caller.
+    /// Counts a sample or a message of one of the operation's inputs as dropped for the reason `why`, for the diagnostics. The
+    /// operation logs the drop itself.
     pub fn dropped(&mut self, input: usize, why: Dropped) {
         self.faults.drop(self.inputs[input].fault_site, why, 1);
     }

@@ -36,7 +36,7 @@ pub trait Plugin {
 
     /// Reads the configuration with [`BuildContext::config`] or [`BuildContext::config_or`] and registers the operation with
     /// [`BuildContext::add_operation`] or [`BuildContext::add_source`]. If [`BuildContext::is_check`], it must change nothing
-    /// outside the process, and no input is wired.
+    /// outside the process, and the inputs of the dataflow are not known.
     ///
     /// # Errors
     /// A configuration that can't be used.

@@ -16,7 +16,8 @@ pub(crate) struct MessagePool {
     memory: HostMemory,
 }
 
-/// Bounds of a [`MessagePool`] in messages and in bytes, beyond the messages that it always keeps.
+/// Largest number of messages in a [`MessagePool`], and largest number of their bytes. The first `min_messages` are kept in
+/// any case.
 const MOST_MESSAGES: usize = 1024;
 const MOST_BYTES: usize = 64 << 20;
 
@@ -30,7 +31,7 @@ impl MessagePool {
         }
     }
 
-    /// Raises by one the number of messages that are kept however large they are.
+    /// Raises `min_messages` by one: the number of messages that are kept however large they are.
     pub(crate) fn keep_one_more(&mut self) {
         self.min_messages += 1;
     }
@@ -72,7 +73,7 @@ pub(crate) struct HeldPools {
     max_bytes: usize,
 }
 
-/// Bytes by which reused memory may exceed twice the size of a message.
+/// Margin for reused memory, bytes: memory that exceeds twice the new message's size plus this margin is not reused.
 const SMALL: usize = 1 << 16;
 
 impl HeldPools {
@@ -84,8 +85,8 @@ impl HeldPools {
         }
     }
 
-    /// Takes a pooled message of this input for a message of `bytes` bytes; `None` if no pooled message suits. Frees pooled memory
-    /// that is over the bound. `held` is the size of the messages that the operation holds, bytes.
+    /// Takes a pooled message of this input for a message of `bytes` bytes; `None` if none has a suitable size. Frees pooled
+    /// memory that is over the bound. `held` is the size of the messages that the operation holds, bytes.
     pub(crate) fn take(&mut self, input: usize, bytes: usize, held: usize) -> Option<Message> {
         let own = self.pools[input].pop();
         while held + bytes + self.bytes() > self.max_bytes && self.pools.iter_mut().any(|pool| pool.pop().is_some()) {}

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Rate limit of one kind of log line, with a count of the events that the line reports.
+/// Rate limit of one kind of log line, and the number of its events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateLimit {
     count: u64,
@@ -44,7 +44,7 @@ impl RateLimit {
         self.count
     }
 
-    /// Forgets the events since the last line, and returns true if there were any.
+    /// Resets the count of events since the last line, and returns true if it was not 0.
     pub(crate) fn take_suppressed(&mut self) -> bool {
         std::mem::take(&mut self.suppressed) > 0
     }

@@ -1,4 +1,4 @@
-//! Residence of the payloads of an output: in the message, or in a ring beside it.
+//! Residence of the payloads of an output: in the message, or in a ring of shared or GPU memory beside it.
 //!
 //! A key or an output that does not exist is refused when the operation is built, with the allowed names.
 
@@ -11,7 +11,7 @@ use robocache_yaml::{Json, Misread, did_you_mean};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Place of an output's payloads.
+/// Memory in which an output's payloads are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Residence {
@@ -27,7 +27,7 @@ pub enum Residence {
 /// The residence of an output, and the ring for it.
 #[derive(Clone)]
 pub struct OutputResidence {
-    /// Place of the output's payloads.
+    /// Memory in which the output's payloads are published.
     pub residence: Residence,
     /// Settings of the ring: its slots, and whether it waits for consumers. Not used for [`Residence::Host`].
     pub ring: RingConfig,
@@ -36,20 +36,20 @@ pub struct OutputResidence {
 }
 
 impl OutputResidence {
-    /// The GPU whose memory has the ring; `None` for host memory, or if the operation runs on the CPU.
+    /// The GPU whose memory holds the ring; `None` for host memory, or if the operation runs on the CPU.
     pub fn gpu(&self) -> Option<&Gpu> {
         self.placement.gpu().filter(|_| self.residence == Residence::Cuda)
     }
 }
 
-/// The key `residence` of a section: one residence for all outputs, or one for each.
+/// The key `residence` of a section: one residence for all outputs, or one for each output.
 #[derive(Clone)]
 pub(super) enum Residences {
     All(Residence),
     Each(Vec<(String, Residence, RingConfig)>),
 }
 
-/// Keys of an output's entry under `residence`, as the file has them.
+/// Keys in the entry of one output under `residence`, as the file has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RingKeys {
@@ -141,7 +141,7 @@ impl Residences {
     }
 }
 
-/// Parses a residence that is a single word. `at` names the key and `allowed` the values, in the error.
+/// Parses a residence that is a single word, such as `shared`. For the error, `at` is the key and `allowed` lists the values.
 fn kind(at: &str, value: &Value, allowed: &str) -> Result<Residence, String> {
     let refused = |_| format!("{at}: {} is not allowed (allowed: {allowed})", Json(value));
     yaml::from_value(value).map_err(refused)

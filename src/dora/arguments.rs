@@ -49,7 +49,7 @@ impl Arguments {
         Self { task, config: None }
     }
 
-    /// Path of the configuration to read: the command line's, else that of the environment variable `ROBOCACHE_CONFIG`.
+    /// Path of the configuration to read, from the command line, else from the environment variable `ROBOCACHE_CONFIG`.
     pub(super) fn config_file(self) -> Option<PathBuf> {
         self.config
             .or_else(|| std::env::var_os("ROBOCACHE_CONFIG").map(PathBuf::from))

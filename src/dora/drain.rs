@@ -1,7 +1,7 @@
-//! The thread that drains dora's events.
+//! The thread that drains dora's events into the node's queue.
 //!
-//! It copies each payload out at once, and waits only for room on an edge with backpressure. Opening a ring may take seconds: a
-//! thread of its own opens the ring, and meanwhile the messages of the ring's input are held, in order.
+//! It copies each payload out at once. It blocks only if the queue of an input with backpressure is full. Opening a ring may
+//! take seconds: a thread of its own opens the ring, and meanwhile the messages of the ring's input are held, in order.
 
 use super::message::read_message;
 use super::queue::{DEFAULT_BYTES, DEFAULT_MESSAGES, Note, Queue};
@@ -20,14 +20,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Period of reading dora's drop counts and of writing held-back log lines.
+/// Period at which dora's drop counts are read, and suppressed counts are logged.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Drain {
     names: Vec<String>,
     /// True, for each input, if an operation takes every message of the input, even a message that can't be read.
     takes_any: Vec<bool>,
-    /// Selector of each input: reads the parts of its payloads that the operations need.
+    /// Selector of each input, which extracts the fields of its payloads that the operations read.
     selectors: Vec<Selector>,
     queue: Arc<Queue>,
     ignored: BTreeSet<String>,
@@ -48,7 +48,7 @@ struct Backlog {
     bytes: usize,
 }
 
-/// A message of an input, or a change of the input's state.
+/// A message of an input, or a change of the input's state: closed, or opened again.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all are messages, and a box would be made for each"
@@ -66,7 +66,8 @@ struct Received {
 }
 
 impl Backlog {
-    /// Appends an event; a change replaces a change just before it. If too many messages are held, removes and returns the oldest.
+    /// Appends an event. A change of the input's state replaces a change just before it. If too many messages are held, removes
+    /// and returns the oldest.
     fn push(&mut self, event: InputEvent) -> Option<Message> {
         match &event {
             InputEvent::Message(received) => {
@@ -112,7 +113,7 @@ impl Received {
     }
 }
 
-/// Reasons for which the drain stops waiting.
+/// Reasons for which the drain stops waiting: an event of dora, an opened ring, or the end of the node.
 enum Woken {
     Event(Option<Event>),
     Opened(Opened),
@@ -182,7 +183,7 @@ impl Drain {
         }
     }
 
-    /// Waits until no ring is being opened, so that all held messages are handed on. Returns early if the node stops.
+    /// Waits until no ring is being opened, so that all held messages are in the queue. Returns early if the node stops.
     fn wait_for_rings(&mut self, stopped: &mut oneshot::Receiver<()>) {
         while !self.opening.is_empty() {
             match self.wait(pending(), stopped) {
@@ -257,7 +258,8 @@ impl Drain {
         self.names.iter().position(|name| name == id)
     }
 
-    /// Copies a message out of dora's memory. The times are those of its arrival here and of its publication, ns since 1970.
+    /// Copies a message out of dora's memory, and appends it to the events of its input. The two times are those of its arrival
+    /// here and of its publication, ns since 1970.
     fn input(
         &mut self,
         input: usize,
@@ -288,7 +290,7 @@ impl Drain {
         self.forward(input);
     }
 
-    /// Hands the events of an input to the queue, in order, up to a message whose ring is not open.
+    /// Moves the events of an input into the queue, in order, up to a message whose ring is not open.
     fn forward(&mut self, input: usize) {
         loop {
             if let Some(ring) = self.backlogs[input].waits_for()
@@ -321,7 +323,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Keeps a ring that was opened, or the error of opening it, and hands on the messages that waited for the ring.
+    /// Keeps a ring that was opened, or the error of opening it. Moves the messages that waited for the ring into the queue.
     fn keep(&mut self, opened: Opened) {
         let ring = opened.ring().to_owned();
         self.opening.retain(|it| *it != ring);
@@ -331,7 +333,7 @@ impl Drain {
         (0..self.backlogs.len()).for_each(|input| self.forward(input));
     }
 
-    /// Makes the messages that wait for a ring unreadable, with `why` as the error: it can't be opened.
+    /// Makes the messages that wait for a ring unreadable, because the ring can't be opened; `why` is the error.
     fn fail(&mut self, ring: &str, why: &str) {
         for event in self.backlogs.iter_mut().flat_map(|backlog| &mut backlog.events) {
             if let InputEvent::Message(received) = event
@@ -428,7 +430,7 @@ mod tests {
             self.keep(opened);
         }
 
-        /// Empties the queue, and returns its items as text.
+        /// Empties the queue, and returns a text for each item.
         fn words(&self) -> Vec<String> {
             let items = std::iter::from_fn(|| self.queue.pop(Some(Instant::now())));
             let words = items.map(|item| match item {

@@ -1,8 +1,9 @@
-//! Framing of a payload as an Arrow IPC stream, so that an operation writes its result where it is sent from.
+//! Framing of a payload as an Arrow IPC stream, so that an operation writes its result directly into the buffer that
+//! dora sends.
 //!
 //! Format: <https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format>. The stream has one schema message with
-//! the single nullable field `data`, one record batch, and the end-of-stream marker. Every buffer of the body is aligned to 64
-//! bytes.
+//! the single nullable field `data`, one record batch, and the end-of-stream marker. Every buffer of the body is aligned to
+//! 64 bytes.
 //!
 //! Every byte of dora's shared-memory buffer is written, also the padding between the columns: no old memory is sent.
 
@@ -16,10 +17,10 @@ const ALIGNMENT: usize = 64;
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const PREFIX: usize = 8;
 
-/// Framing of one output, with the parts that stay the same from message to message.
+/// Arrow IPC framing of one output's messages, with the bytes that are the same in each message.
 #[derive(Default)]
 pub(crate) struct Framing {
-    /// Layout that `schema` and `header` were made for; `None` before the first message.
+    /// Layout for which `schema` and `header` were made; `None` before the first message.
     layout: Option<Layout>,
     schema: Vec<u8>,
     header: Vec<u8>,
@@ -32,7 +33,7 @@ pub(crate) struct Framing {
 }
 
 impl Framing {
-    /// Prepares messages of this layout, and returns their size in bytes.
+    /// Prepares the framing of messages with this layout, and returns the size of one, bytes.
     pub(super) fn prepare(&mut self, layout: &Layout) -> Result<usize, String> {
         if self.layout.as_ref() != Some(layout) {
             let same_type = self.layout.as_ref().is_some_and(|old| same_type(old, layout));

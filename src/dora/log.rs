@@ -15,11 +15,11 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The filter of the log unless `RUST_LOG` is set. dora's node API warns of every large message that it sends, and the
-/// runtime reports losses itself.
+/// Filter of the log if `RUST_LOG` is not set. It hides dora's warning about every large message, and warnings about losses,
+/// which the runtime reports itself.
 pub(super) const FILTER: &str = "info,dora_node_api=error,zenoh=error,zenoh_shm=error,zenoh_transport=error";
 
-/// Sets up the log of this process, on standard error. A logger that the process has set already stays.
+/// Sets up the log of this process, on standard error. If the process has a logger already, this logger stays.
 pub(super) fn set_up() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(FILTER));
     let log = tracing_subscriber::fmt()

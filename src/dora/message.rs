@@ -11,8 +11,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Metadata key that dora adds for its own use, the only such key that does not begin with `_`.
 const OPEN_TELEMETRY: &str = "open_telemetry_context";
 
-/// Copies a message out of dora's memory: the parts of the payload that `selector` takes, unless it is in a ring, and the
-/// metadata but for dora's own.
+/// Copies a message out of dora's memory: its metadata without dora's own keys, and the fields of the payload that `selector`
+/// selects. A payload in a ring is not read.
 ///
 /// # Errors
 /// A payload or metadata that can't be read. The contents of `message` are then undefined.

@@ -1,7 +1,7 @@
 //! The bounded queue between the thread that drains dora's events and the one that runs the operations.
 //!
-//! It takes no more memory than its bounds say, however long the operations are busy. Each input keeps its newest
-//! messages and counts those it drops. Faults are only counted.
+//! Each input has a bound, so memory is limited however long the operations are busy. If an input is full, its oldest message
+//! is dropped and counted or, with backpressure, the drain waits. Faults are only counted.
 
 use crate::app::pool::MessagePool;
 use crate::app::{Change, Severity, Value};
@@ -12,14 +12,14 @@ use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Largest number of messages of an input that wait, unless the dataflow sets `queue_size`.
+/// Largest number of an input's messages that wait in the queue, unless the dataflow sets `queue_size`.
 pub(super) const DEFAULT_MESSAGES: usize = 1024;
 /// Largest number of bytes of an input's waiting messages, unless the dataflow sets `queue_size`.
 pub(super) const DEFAULT_BYTES: usize = 64 << 20;
 
-/// Largest number of log lines and parameters that wait.
+/// Largest number of log lines and live parameters that wait in the queue.
 const MAX_NOTES: usize = 1024;
-/// Number of an input's free messages that are kept however large they are: one being read, one being used.
+/// Number of an input's free messages that are kept however large they are: one that the drain fills, one that operations read.
 const FREE_MESSAGES: usize = 2;
 
 /// Item of the queue. Items leave the queue in the order in which their events happened.
@@ -28,7 +28,7 @@ pub(crate) enum Item {
     Message { input: usize, message: Message },
     /// A change of an input: it was closed, or opened again.
     Changed { input: usize, change: Change },
-    /// Counts of an input's lost or faulty messages since its last item of this kind.
+    /// Counts of an input's lost or faulty messages since the last such item of that input.
     Losses { input: usize, losses: Losses },
     /// An event that belongs to no input.
     Note(Note),
@@ -67,7 +67,7 @@ pub(crate) struct Losses {
 pub(crate) struct Bound {
     pub messages: usize,
     pub bytes: usize,
-    /// True if the drain waits for room instead of dropping the oldest message.
+    /// True if the drain waits for room when the queue is full. If false, it drops the oldest message.
     pub waits: bool,
 }
 
@@ -108,7 +108,7 @@ struct InputQueue {
     bytes: usize,
     /// Largest number of messages that waited at once since [`Queue::take_depth`] was last called.
     deepest: usize,
-    /// Losses that were not taken yet, with the sequence number of the first loss.
+    /// Losses that are not yet taken from the queue, with the sequence number of the first loss; `None` if there are none.
     losses: Option<(u64, Losses)>,
     pool: MessagePool,
 }
@@ -136,8 +136,8 @@ impl InputQueue {
         self.bytes -= message.bytes();
     }
 
-    /// Drops the input's oldest message. At most one change of the input's state is ahead of it, and is dropped too if another
-    /// change follows.
+    /// Drops the input's oldest message. If changes of the input's state were on both sides of the message, the earlier change
+    /// is dropped, too.
     fn drop_oldest(&mut self) {
         let at = usize::from(matches!(self.waiting.front(), Some((_, Entry::Change(_)))));
         if let Some((_, Entry::Message(message))) = self.waiting.remove(at) {
@@ -290,7 +290,7 @@ impl Queue {
         });
     }
 
-    /// Calls `count` to update the counts of an input's losses.
+    /// Updates the counts of an input's losses with `count`.
     pub(super) fn count(&self, input: usize, count: impl FnOnce(&mut Losses)) {
         count(self.lock().losses(input));
         self.arrived.notify_one();
@@ -337,7 +337,7 @@ impl Queue {
         }
     }
 
-    /// Ends the queue: nobody takes items any more, so nobody blocks for room.
+    /// Ends the queue: no more items are taken from it, so that no call waits for room.
     pub(super) fn end(&self) {
         self.lock().ended = true;
         self.room.notify_all();
@@ -367,7 +367,7 @@ mod tests {
         std::iter::from_fn(|| queue.pop(now)).collect()
     }
 
-    /// Takes the waiting messages as input and stamp, and the number of dropped messages.
+    /// Empties the queue. Returns input and stamp of each message, and the number of dropped messages.
     fn stamps(queue: &Queue) -> (Vec<(usize, i64)>, u64) {
         let mut dropped = 0;
         let mut stamps = Vec::new();
@@ -455,7 +455,7 @@ mod tests {
         assert!(items.next().is_none());
     }
 
-    /// Changes of an input's state keep their place between its messages, at most one in each place.
+    /// Checks that between two messages of an input at most one change of its state is kept.
     #[test]
     fn an_input_that_closes_and_opens_takes_no_more_room_than_its_messages() {
         let queue = Queue::new(&[Bound::new(Some(2), false)], &HostMemory::pageable());
@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(came.count(), MAX_NOTES - 1);
     }
 
-    /// The operations are held up while messages of every bad kind come.
+    /// Pushes messages and faults of every kind while no item is taken: neither memory nor time grows.
     #[test]
     fn a_flood_while_nobody_takes_anything_costs_neither_memory_nor_time() {
         const FLOOD: u64 = 200_000;

@@ -1,6 +1,6 @@
-//! Outputs whose payloads are in a ring.
+//! Outputs whose payloads are published in a ring.
 //!
-//! A payload that can't go into the ring goes by the host: it is sent in its message, as without a ring, so that nothing is lost.
+//! A payload that can't go into the ring is sent inside its message, as without a ring, so that nothing is lost.
 
 use crate::app::rate_limit::RateLimit;
 use crate::app::{Fault, OutputResidence, Residence};
@@ -9,7 +9,7 @@ use robocache_device::ring::{MAX_DESCRIPTOR, RingError, RingWriter, WriteCounter
 use robocache_stream::{DeviceColumn, Header, Layout, Message, Payload, SlotLayout};
 use std::time::{Duration, Instant};
 
-/// Shortest time between two lines of the log about payloads that were overwritten, or that are sent without the ring.
+/// Shortest time between two log lines about payloads that were overwritten unread, or that were sent without the ring.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// The ring of an output, with the counts of missed payloads that the log has reported already.
@@ -22,17 +22,17 @@ pub(super) struct OutputRing {
     staged: Message,
     reported: WriteCounters,
     rate: RateLimit,
-    /// Rate limit and count of the payloads that are sent in their message, because they can't go into the ring.
+    /// Rate limit and count of the payloads that are sent inside their message, because they can't go into the ring.
     by_host: RateLimit,
 }
 
 /// Outcome of [`OutputRing::send`], which tells the caller what is left to send.
 pub(super) enum SendOutcome {
-    /// The payload is in the ring, and the header names its place: the caller sends the header alone.
+    /// The payload is in the ring, and the header says where: the caller sends the header alone.
     InRing,
-    /// The payload is not made yet: the caller makes it in the message.
+    /// The payload is not written yet: the caller writes it into the message.
     ByHost,
-    /// The payload is made, in [`OutputRing::staged`]: the caller copies it to the message.
+    /// The payload is in [`OutputRing::staged`]: the caller copies it to the message.
     Staged,
 }
 
@@ -70,12 +70,13 @@ impl OutputRing {
         })
     }
 
-    /// GPU whose memory has the ring; `None` for host memory, or while a consumer can't map the ring.
+    /// GPU whose memory holds the ring; `None` for host memory, or while a consumer can't map the ring.
     pub(super) fn gpu(&self) -> Option<&Gpu> {
         self.writer.gpu().filter(|_| self.writer.consumers_by_host() == 0)
     }
 
-    /// Makes a payload in the ring, and writes the payload's place into `header`.
+    /// Writes a payload into the ring with `fill`, and the payload's location into `header`. Returns what the caller still has
+    /// to send.
     pub(super) fn send(
         &mut self,
         layout: &Layout,
@@ -128,12 +129,12 @@ impl OutputRing {
         SendOutcome::InRing
     }
 
-    /// Payload that was made but is not in the ring, after [`SendOutcome::Staged`].
+    /// The payload that could not go into the ring, after [`SendOutcome::Staged`].
     pub(super) fn staged(&self) -> &Message {
         &self.staged
     }
 
-    /// Copies a payload from the ring's device into the ring, and writes the payload's place into `header`.
+    /// Copies a payload from the ring's device into the ring, and writes the payload's location into `header`.
     pub(super) fn send_on_device(
         &mut self,
         layout: &Layout,

@@ -1,7 +1,7 @@
-//! dora's event loop.
+//! The event loop of a node: two threads, with a bounded queue between them.
 //!
-//! Two threads. The [drain](super::drain) takes dora's events in order of arrival and copies each payload out at once, into a
-//! bounded queue. The node's own thread takes messages from the queue, runs the operations and publishes.
+//! The [drain](super::drain) takes dora's events in order of arrival, and copies each payload out at once, into the queue. The
+//! node's own thread takes messages from the queue, runs the operations and publishes.
 
 use super::NodeError;
 use super::drain::{Drain, LOOK_EVERY};
@@ -208,8 +208,8 @@ fn count_losses(graph: &mut Graph, input: usize, losses: &Losses) {
     }
 }
 
-/// Converts dora's error of joining a dataflow. For most errors dora's own words are `internal error`, so their causes are given
-/// instead.
+/// Converts dora's error of joining a dataflow. For most errors dora's own text is `internal error`, so it is replaced by
+/// the causes.
 fn why_not_joined(error: dora_node_api::NodeError) -> NodeError {
     NodeError::Dora(match error {
         dora_node_api::NodeError::Internal(report) => format!("{report:#}"),
@@ -217,11 +217,12 @@ fn why_not_joined(error: dora_node_api::NodeError) -> NodeError {
     })
 }
 
-/// Counts of messages without a stamp, each with the input's name, and true once the input was warned of.
+/// Inputs with unstamped messages: the name, the number of these messages, and true once a warning has named the input.
 struct Unstamped(Vec<(String, u64, bool)>);
 
 impl Unstamped {
-    /// Warns, in one line, of all inputs with unstamped messages that no line has named yet: such senders seldom come alone.
+    /// Warns, in one line, of all inputs with unstamped messages that no line has named yet, because several inputs often have
+    /// the same problem.
     fn warn(&mut self) {
         let new = self.list(|is_warned| !is_warned, " so far");
         if !new.is_empty() {

@@ -1,6 +1,6 @@
 //! Publishes messages through dora.
 //!
-//! A payload is written once, where it is sent from: dora's shared-memory buffer, or a ring.
+//! An operation writes each payload once, directly into dora's shared-memory buffer or into a ring.
 
 use super::ipc::Framing;
 use super::message::parameters;
@@ -13,8 +13,8 @@ use robocache_stream::{DeviceColumn, Header, Layout, MetadataRef, Payload, key};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-/// Sink that lets operations write payloads straight into the buffers that dora sends. The buffer of a large message is in shared
-/// memory.
+/// Sink that lets operations write payloads directly into the buffers that dora sends. The buffer of a large message is in
+/// shared memory.
 pub(crate) struct Sender {
     node: DoraNode,
     allocator: SampleAllocator,

@@ -1,6 +1,6 @@
-//! The status file of a node.
+//! The status file of a node, with its newest report.
 //!
-//! A reader always finds a whole report, the last or the one before it. A slow or full disk never holds up a running node.
+//! A reader always finds a complete report, the newest or the one before it. A slow or full disk never holds up a running node.
 
 use super::NodeError;
 use crate::app::Report;
@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Reads the folder of status files from the environment, for a configuration that names none. An empty variable counts as not
-/// set.
+/// Reads the folder of status files from `ROBOCACHE_STATUS`, for a configuration that does not name one. An empty variable
+/// counts as not set.
 pub(super) fn folder_of_env() -> Option<PathBuf> {
     let folder = std::env::var_os("ROBOCACHE_STATUS")?;
     (!folder.is_empty()).then(|| folder.into())
@@ -22,7 +22,7 @@ pub(super) fn folder_of_env() -> Option<PathBuf> {
 /// Time that an ending node waits for its last report to be written.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Writer of reports to the file of a node, on a thread of its own: a disk may be slow.
+/// Writer of reports to the node's status file, on a thread of its own because a disk may be slow.
 pub(super) struct Status {
     reports: SyncSender<Report>,
     thread: JoinHandle<()>,

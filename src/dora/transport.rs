@@ -1,4 +1,4 @@
-//! Settings of dora's transport, and an orderly end, so that nothing is lost between nodes.
+//! Settings of dora's transport, and the wait at a node's end until consumers have read its last messages.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -16,14 +16,14 @@ const ZENOH_OVERLAY: &str = r#"{"transport":{"link":{"tx":{"queue":{
 
 const OVERLAY_VARIABLE: &str = "DORA_ZENOH_CONFIG_OVERLAY";
 
-/// File of settings for dora's transport, which exists as long as this value. Its name can't be guessed, and only this user can
+/// File of settings for dora's transport, removed when this value is dropped. Its name can't be guessed, and only this user can
 /// read it.
 pub(super) struct Overlay(Option<(File, Option<PathBuf>)>);
 
 impl Overlay {
-    /// Sets the transport up for the node that this process will be: the one change that robocache makes to its environment. It
-    /// changes nothing if the operator has set `DORA_ZENOH_CONFIG_OVERLAY` or `ZENOH_CONFIG`. Nor does it if the process has a
-    /// second thread, which may read the environment meanwhile.
+    /// Sets up the transport of this process before the node starts: sets `DORA_ZENOH_CONFIG_OVERLAY` to a file of settings. It
+    /// changes nothing if the operator has set that variable or `ZENOH_CONFIG`. Nor does it if the process has a second thread,
+    /// which may read the environment meanwhile.
     pub(super) fn set() -> Self {
         if std::env::var_os(OVERLAY_VARIABLE).is_some() || std::env::var_os("ZENOH_CONFIG").is_some() {
             return Self(None);
@@ -147,7 +147,8 @@ struct Socket {
     inode: u64,
 }
 
-/// Parses a line of `/proc/net/tcp`: the addresses of both ends, and the queues. `None` for a socket that is not connected.
+/// Parses a line of `/proc/net/tcp`: local and remote address, and the socket with the bytes in its two queues. `None` for a
+/// socket that is not connected.
 fn parse_socket(line: &str) -> Option<((String, String), Socket)> {
     const CONNECTED: [&str; 4] = ["01", "04", "05", "08"];
     let columns: Vec<&str> = line.split_ascii_whitespace().collect();

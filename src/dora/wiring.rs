@@ -1,7 +1,7 @@
-//! Place of a node in its dataflow, and limits of the messages that dora can carry.
+//! Wiring of a node in its dataflow, and limits of the messages that dora can carry.
 //!
-//! If the size of an output's messages is known beforehand, a size that dora can't carry is refused before the node joins the
-//! dataflow.
+//! If the message size of an output is known beforehand, a size that dora can't carry is refused before the node joins
+//! the dataflow.
 
 use super::queue::Bound;
 use super::{NODE_CONFIG, NodeError};
@@ -10,9 +10,9 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Largest message that dora's daemon carries, bytes. Every message that does not fit in shared memory goes through it.
+/// Largest message that dora's daemon carries, bytes. Every message that does not fit in shared memory goes through the daemon.
 const DAEMON_BYTES: usize = 64 << 20;
-/// Largest message that a node of dora decodes, bytes with framing, whichever way it came.
+/// Largest message that a node of dora decodes, bytes with framing, through the daemon or through shared memory.
 pub const MESSAGE_BYTES: usize = 256 << 20;
 /// Size of a node's shared memory, bytes, unless the dataflow sets `shared_memory_pool_size`.
 pub const POOL_BYTES: usize = 8 << 20;
@@ -94,7 +94,7 @@ impl Wiring {
         &self.run_config.outputs
     }
 
-    /// Checks that messages of `bytes` bytes can be sent on an output, if the dataflow wants it.
+    /// Checks that messages of `bytes` bytes can be sent on an output, if the dataflow lists the output.
     pub(super) fn check(&self, output: &str, bytes: usize) -> Result<(), String> {
         if !self.run_config.outputs.contains(output) {
             return Ok(());

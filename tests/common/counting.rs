@@ -27,22 +27,22 @@ fn hold(bytes: isize) {
     });
 }
 
-/// Number of allocations that this thread has made so far.
+/// Returns the number of allocations that this thread has made so far.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// Number of allocations that all threads have made so far.
+/// Returns the number of allocations that all threads of the process have made so far.
 pub fn allocations_of_all() -> u64 {
     OF_ALL.load(Relaxed)
 }
 
-/// Bytes that this thread has allocated, less those that it has freed.
+/// Returns the bytes that this thread has allocated, less those that it has freed.
 pub fn held() -> isize {
     HELD.with(Cell::get)
 }
 
-/// Peak of `held()` since the last [reset](reset_most_held).
+/// Returns the peak of `held()` since the last [reset](reset_most_held).
 pub fn most_held() -> isize {
     MOST_HELD.with(Cell::get)
 }

@@ -21,7 +21,7 @@ pub fn graph(config: &str) -> Result<Graph, AppError> {
     graph_of(config, |_| true)
 }
 
-/// Builds a graph whose outputs are published if `is_published` says so.
+/// Builds the graph of a configuration. It publishes the outputs for whose names `is_published` returns true.
 pub fn graph_of(config: &str, is_published: impl Fn(&str) -> bool) -> Result<Graph, AppError> {
     let config = Config::parse(Path::new("robot.yml"), config)?;
     App::new()
@@ -35,7 +35,7 @@ pub fn input(graph: &Graph, name: &str) -> usize {
     graph.external_inputs().position(|(input, _)| input == name).unwrap()
 }
 
-/// Returns the number of faults that the graph has counted at a place, such as "fuse: input `a`".
+/// Returns the number of faults that the graph has counted under the name `place`, such as "fuse: input `a`".
 pub fn faults(graph: &Graph, place: &str) -> u64 {
     graph.faults().find(|(name, _)| *name == place).unwrap().1
 }
@@ -98,7 +98,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Messages that were published since the last call.
+    /// Takes the messages that were published since the last call.
     pub fn take(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }
@@ -122,12 +122,12 @@ impl Sink for Recorder {
     }
 }
 
-/// Sink that keeps published messages whole, of any form.
+/// Sink that keeps published messages unchanged, also structs with several columns.
 #[derive(Default)]
 pub struct Keeper(pub Vec<(String, Message)>);
 
 impl Keeper {
-    /// Messages that were published since the last call.
+    /// Takes the messages that were published since the last call, each with the name of its output.
     pub fn take(&mut self) -> Vec<(String, Message)> {
         std::mem::take(&mut self.0)
     }
@@ -147,7 +147,7 @@ impl Sink for Keeper {
     }
 }
 
-/// Sink that counts published messages, and writes each message over the one before.
+/// Sink that counts published messages. Each message overwrites the one before it.
 #[derive(Default)]
 pub struct Overwrite {
     pub sent: u64,
@@ -167,7 +167,8 @@ impl Sink for Overwrite {
     }
 }
 
-/// Reads all messages. Returns what `of` makes of each, given the index of its stream, and the reader's errors.
+/// Reads messages with the reader `next` until its end. Returns the results of `of`, which gets each message with its stream's
+/// index, and the reader's errors.
 pub fn read_all<T, E: ToString>(
     mut next: impl FnMut(&mut Message) -> Result<Option<usize>, E>,
     mut of: impl FnMut(usize, &Message) -> T,
@@ -215,7 +216,7 @@ impl Drop for Folder {
     }
 }
 
-/// Command that runs one test of this binary in a process of its own, and shows all that it prints.
+/// Returns a command that runs the test `test` of this binary in a process of its own, and shows everything that it prints.
 pub fn process_of(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]);

@@ -1,4 +1,4 @@
-//! Cases of resampling for every backend: timelines that can be checked by hand, and a simple oracle.
+//! Test cases of resampling, run on the CPU and on devices: timelines that can be checked by hand, and a simple oracle.
 
 // Each test uses some of the helpers.
 #![allow(clippy::unwrap_used, dead_code)]
@@ -12,7 +12,7 @@ use robocache::ops::resample::{ResampleConfig, ResampleCounters, Resampler, Traj
 use robocache::stream::{Cells, Layout, Message, Payload};
 use robocache::time::Interpolation::{self, Linear, Nearest, Previous};
 
-/// Function that chooses where the cases are computed: on the CPU or on a device.
+/// Function that chooses the backend of a case: the CPU or a device.
 pub type Place = fn() -> Placement;
 
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ pub fn message<T: Kind>(rows: &[Row], dim: usize) -> Message {
     message
 }
 
-/// Resamples the trajectories `rows`. Returns the values and the validity of all targets, and the counters.
+/// Resamples the trajectories `rows`. Returns the values and the validity flags at all targets, and the counters.
 fn resample<T: Kind>(
     place: Place,
     config: &ResampleConfig,
@@ -128,7 +128,7 @@ fn resample<T: Kind>(
     )
 }
 
-/// Resamples a batch into memory that was filled with other bytes before.
+/// Resamples a batch into memory that held other bytes before, so that a value that is not written shows.
 pub fn run(resampler: &mut Resampler, batch: &Trajectories<'_>) -> (Message, ResampleCounters, Device) {
     let (mut answer, mut layout) = (Message::default(), Layout::default());
     batch.layout_into(&mut layout);
@@ -231,8 +231,8 @@ pub fn rows_may_be_of_any_length_and_empty(place: Place) {
     assert_eq!(counters, ResampleCounters::default());
 }
 
-/// Interpolates from `end` to `-end`. If `holds`, their difference does not overflow, and the value in the middle is 0; otherwise
-/// it is invalid.
+/// Interpolates from `end` to `-end`, and checks the value in the middle: 0 if `holds`; invalid if not,
+/// because `-end - end` overflows.
 fn a_line_of_ends<T: Kind>(place: Place, end: f64, holds: bool) {
     let rows = [row(&[0, 100], &[end, 1.0, -end, 3.0], &[0, 50, 100])];
     let (values, valid, counters) = resample::<T>(place, &config(Linear), &rows, 2);
@@ -254,7 +254,8 @@ pub fn a_result_that_the_type_cannot_hold_is_filled_and_not_valid(place: Place) 
     a_line_of_ends::<f32>(place, 1e38, true);
 }
 
-/// Trajectories 1, 2 and 4 of a batch are malformed. The others have the values that they have alone.
+/// Trajectories 1, 2 and 4 of a batch are malformed. The good trajectories have the same values as in a batch without
+/// the malformed ones.
 pub fn a_row_that_makes_no_sense_is_answered_as_not_valid(place: Place) {
     let good = || row(&[0, 100], &[0.0, 10.0, 1.0, 20.0], &[25, 100]);
     let rows = [
@@ -298,8 +299,8 @@ pub fn times_at_the_ends_of_int64_do_not_overflow(place: Place) {
     }
 }
 
-/// Finds the value at a target in the mode `previous`, `nearest` or `linear`, by looking at every sample; `None` if the value is
-/// invalid. tests/modes.rs covers the other modes.
+/// Finds the value at a target in the mode `previous`, `nearest` or `linear`, by looking at every sample. Returns `None` if the
+/// value is invalid. tests/modes.rs covers the other modes.
 fn oracle<T: Kind>(row: &Row, dim: usize, config: &ResampleConfig, target: i64) -> Option<Vec<T>> {
     let samples: Vec<(i64, Vec<T>)> = row
         .times
@@ -457,7 +458,7 @@ pub fn every_type_agrees_with_a_linear_scan(place: Place, cases: u32) {
     checked.unwrap();
 }
 
-/// Defines a test for each case of this file, on the devices that `$place` chooses.
+/// Defines a `#[test]` for each case of this file, on the placement that the function `$place` returns.
 macro_rules! resample_cases {
     ($place:expr, $random:expr) => {
         resample_cases!($place;

@@ -1,12 +1,13 @@
-//! Checks that nothing silences the node and nothing floods it: the two bounds of docs/semantics.md, judged by what the engine
-//! got and what it sent.
+//! Checks the two bounds of docs/semantics.md, that nothing silences the node and nothing floods it, by the samples that the
+//! engine got and the observations that it sent.
 //!
-//! Reading: silence is judged at the samples of each stream that is waited for. It counts from the last observation, or from a
-//! clock jump of that stream. With ticks as the trigger, silence is judged at a tick without an observation; with requests, while
-//! a request without a time waits. For both triggers it also counts from when the due time last went on by a period.
+//! Design choice: silence is judged at the samples of each stream that is waited for. It counts from the last observation,
+//! or from a clock jump of that stream. With ticks as the trigger, silence is judged at a tick without an observation;
+//! with requests, while a request without a time waits. For both triggers it also counts from when the due time last went
+//! on by a period.
 //!
-//! A gap between the stamps of a stream needs no rule, as silence is not judged within it. Whether samples only catch up
-//! after a pause depends on the grid clock G, which is taken from the oracle. So is the due time.
+//! A gap between the stamps of a stream needs no rule, as silence is not judged within it. Whether samples only catch up after
+//! a pause depends on the grid clock G, which is taken from the oracle. So is the due time.
 
 use crate::oracle::{Observation, PushOutcome, nanos};
 use crate::scenario::{Event, Modality, Scenario, Trigger};
@@ -20,11 +21,13 @@ struct StreamProgress {
     wait: bool,
     jump: i128,
     reset: i128,
-    /// Number of samples since the last observation that advanced the stream, without samples that only caught up after a pause.
+    /// Number of samples since the last observation whose stamps advanced the stream. Samples that only caught up after a pause
+    /// do not count.
     samples: u32,
-    /// Time by which the counted samples advanced the stream since the last observation, ns.
+    /// Time, ns, by which the samples that `samples` counts advanced the stream.
     advance: i128,
-    /// Steps by which samples of other streams advanced the grid clock G since the last sample of this stream, ns.
+    /// Steps, ns, by which the grid clock G advanced since this stream's last sample, each caused by a sample
+    /// of another stream.
     steps: Vec<i128>,
     catches_up_to: i128,
 }
@@ -35,8 +38,8 @@ impl StreamProgress {
         self.steps.clear();
     }
 
-    /// Adds a sample at `time`, ns, to the counts; `jumped` if it was a clock jump. The grid clock G was at `clock` before the
-    /// sample.
+    /// Counts a sample at `time`, ns. The flag `jumped` is true for a clock jump. The grid clock G was at `clock`, ns,
+    /// before the sample.
     fn push(&mut self, time: i128, jumped: bool, clock: Option<i128>) {
         let steps = std::mem::take(&mut self.steps);
         let pause = steps.iter().sum::<i128>() - steps.iter().max().unwrap_or(&0);
@@ -63,11 +66,12 @@ pub struct Liveness {
     period: i128,
     step: i128,
     max_wait: Option<i128>,
-    /// Bound on the span of targets, ns, that one sample can settle, without the targets that jumps and waits make due.
+    /// Span of targets, ns, that `reorder_ms` and `min_period_ms` can hold back until one sample makes them all due.
     settles: i128,
     /// The longest `max_wait_ms` in force since the last observation, ns.
     longest_wait: i128,
-    /// Due time, ns, when the samples were last counted anew, for the triggers by tick and by request; `None` after a clock jump.
+    /// Due time, ns, when the counts of samples were last reset; `None` after a clock jump. Used for the triggers
+    /// tick and request.
     was_due: Option<i128>,
     streams: Vec<StreamProgress>,
 }
@@ -101,9 +105,9 @@ impl Liveness {
         }
     }
 
-    /// Checks the bounds after an event. The argument `came` is the outcome of its sample; `None` if the engine took no sample. The
-    /// grid clock G was `clock[0]` before the event and is `clock[1]` after it, when the due time is `due`. The flag `is_asked` is
-    /// true if a request without a time waits.
+    /// Checks the bounds after an event. The argument `came` is the outcome of its sample; `None` if the event is not an
+    /// accepted sample. The grid clock G was `clock[0]` before the event and is `clock[1]` after it, when the due time is
+    /// `due`. The flag `is_asked` is true if a request without a time waits.
     pub fn event(
         &mut self,
         event: &Event,
@@ -190,19 +194,19 @@ impl Liveness {
     }
 }
 
-/// Checks that the observations that a trigger asks for come once `max_wait_ms` has passed, by the stamps alone.
+/// Checks that an observation that a trigger asks for is sent at the latest once the stamps are `max_wait_ms` past its target.
 pub struct TriggerBound {
     trigger: Trigger,
     max_wait: Option<i128>,
     streams: Vec<StreamProgress>,
-    /// Time, ns, from which on samples of the triggering stream are certainly targets; `None` after a clock jump.
+    /// Time, ns, from which on every sample of the triggering stream must be a target; `None` after a clock jump.
     certain_from: Option<i128>,
-    /// Times of the triggering stream's samples since the last clock jump that are not due yet, ns.
+    /// Times of the triggering stream's samples that are not due yet, ns, since the last clock jump.
     leader_times: Vec<i128>,
-    /// Requests without an answer: the number of each, and the time that it asks for, ns, or `None` for the newest time.
+    /// Requests without an answer, each as its number and the time that it asks for, ns; `None` asks for the newest time.
     waiting: Vec<(u64, Option<i128>)>,
     has_begun: bool,
-    /// Largest value of the grid clock G before the closing of a stream set G back, ns.
+    /// Largest value of the grid clock G, ns, before a stream closed and G went back.
     clock_before_close: Option<i128>,
     sent: Option<i128>,
 }
@@ -223,14 +227,14 @@ impl TriggerBound {
         }
     }
 
-    /// True if the oldest request without an answer is for the newest time that is due.
+    /// True if the oldest unanswered request asks for the newest time that is due.
     pub fn is_asked(&self) -> bool {
         self.waiting.first().is_some_and(|(_, time)| time.is_none())
     }
 
-    /// Checks the bound after an event. The argument `came` is the outcome of its sample, and `asked` the number of its request;
-    /// `None` if the engine took none. The grid clock G was `clock[0]` before the event and is `clock[1]` after it. The flag
-    /// `moved` is true if G moved to another stream.
+    /// Checks the bound after an event. The argument `came` is the outcome of its sample, and `asked` the number of its
+    /// request; each is `None` if the event is not an accepted one. The grid clock G was `clock[0]` before the event and is
+    /// `clock[1]` after it. The flag `moved` is true if G moved to another stream.
     pub fn event(
         &mut self,
         (event, came, asked): (&Event, Option<PushOutcome>, Option<u64>),

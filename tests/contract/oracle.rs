@@ -1,7 +1,7 @@
-//! The meaning of `fuse`, written down a second time: slow, short, and without an idea shared with the engine. Every sample is
-//! kept in order of arrival, and everything is found by looking at all samples.
+//! A second implementation of `fuse`, slow and short, that shares no idea with the engine. It keeps every sample in order of
+//! arrival, and finds everything by looking at all samples.
 //!
-//! "Reading:" marks the places where the design leaves a choice.
+//! "Design choice:" marks each point that docs/semantics.md leaves open, and how this oracle decides it.
 
 use crate::scenario::{Modality, Mode, Scenario, Trigger};
 
@@ -10,10 +10,10 @@ const SECOND: i128 = 1_000_000_000;
 struct Sample {
     stamp: i128,
     values: Vec<f32>,
-    /// True if a clock jump of the stream came after the sample, so that no window uses it.
+    /// True if the stream had a clock jump after this sample, so that no window uses the sample.
     cleared: bool,
-    /// True if no later observation can need the sample, so that the buffer drops it. This can be seen from outside only if time
-    /// goes back.
+    /// True if no later observation can need the sample, so that the engine's buffer drops it. This shows only if
+    /// time goes back.
     forgotten: bool,
 }
 
@@ -21,25 +21,28 @@ struct StreamHistory {
     config: Modality,
     latency: i128,
     reorder: i128,
-    /// Least distance of two samples, ns, by `min_period_ms`; 0 without that setting.
+    /// Least distance of two samples, ns, from `min_period_ms`; 0 without that setting.
     min_period: i128,
-    /// Stamp of the newest sample that `min_period_ms` settled, ns: no sample before it can still come.
+    /// Stamp, ns, of the newest sample that is settled by `min_period_ms`: no earlier sample can still come. `None`
+    /// before the first.
     settled: Option<i128>,
     reset: i128,
     open: bool,
     arrivals: Vec<Sample>,
-    /// Limit, ns, if the stream is set aside, so that the grid clock G ignores it; otherwise `None`. G follows the stream again
-    /// once the stream's lead over G is at most the limit.
+    /// Largest lead over the grid clock G, ns, at which G follows the stream again; `None` if the stream is not set aside.
     aside: Option<i128>,
-    /// Stamp of the stream's newest sample when the grid clock G last followed the stream, ns.
+    /// Stamp, ns, of the newest sample that the stream had when the grid clock G last followed the stream; `None` if it is
+    /// not set aside.
     led_until: Option<i128>,
-    /// Number of samples since the last observation that advanced the stream, without samples that only caught up after a pause.
+    /// Number of samples since the last observation whose stamps advanced the stream. Samples that only caught up after a pause
+    /// do not count.
     samples: u32,
-    /// Time by which the counted samples advanced the stream since the last observation, ns.
+    /// Time, ns, by which the samples that `samples` counts advanced the stream.
     advance: i128,
-    /// Steps by which samples of other streams advanced the grid clock G since the last sample of this stream, ns.
+    /// Steps, ns, by which the grid clock G advanced since this stream's last sample, each caused by a sample
+    /// of another stream.
     steps: Vec<i128>,
-    /// Stamp, ns, up to which samples only catch up after a pause, and do not count.
+    /// Stamp, ns, up to which samples only catch up after a pause, and are not counted in `samples`; `None` without a pause.
     catches_up_to: Option<i128>,
 }
 
@@ -48,7 +51,7 @@ impl StreamHistory {
         sample.stamp - self.latency
     }
 
-    /// Times of the samples since the stream's last clock jump, in order of arrival.
+    /// Returns the times of the samples since the stream's last clock jump, ns, in order of arrival.
     fn times(&self) -> impl Iterator<Item = i128> + '_ {
         self.arrivals.iter().filter(|s| !s.cleared).map(|s| self.time(s))
     }
@@ -65,7 +68,8 @@ impl StreamHistory {
         self.held().map(|s| self.time(s)).min()
     }
 
-    /// The watermark, ns: the newest time that all of the stream's groups of channels are past. `None` if they are past no time.
+    /// Returns the watermark, ns: the newest time that every channel group of the stream is past; `None` if a group is
+    /// past no time.
     fn past(&self) -> Option<i128> {
         let newest = self.newest()?;
         let mut past = Some(i128::MAX);
@@ -75,7 +79,7 @@ impl StreamHistory {
                     Some(settled) => Some((newest - self.reorder).max(settled + (self.min_period - 1).max(0))),
                     None => Some(newest - self.reorder),
                 },
-                // Reading: a forgotten sample, of a stream that was closed meanwhile, tells nothing about later ones.
+                // Design choice: a forgotten sample, of a stream that was closed meanwhile, tells nothing about later ones.
                 Mode::Nearest | Mode::Linear => {
                     let settled = self.settled(newest);
                     self.held().map(|s| self.time(s)).filter(|&t| Some(t) <= settled).max()
@@ -86,7 +90,8 @@ impl StreamHistory {
         past
     }
 
-    /// Time of the newest settled sample, before which no sample can still come; the stream's newest sample is at `newest`.
+    /// Returns the time of the newest settled sample, ns: no earlier sample can still come. The stream's newest sample
+    /// is at `newest`.
     fn settled(&self, newest: i128) -> Option<i128> {
         let in_order = self
             .held()
@@ -96,8 +101,8 @@ impl StreamHistory {
         in_order.max(self.settled.map(|stamp| stamp - self.latency))
     }
 
-    /// Settles samples by `min_period_ms`: no sample can still come before a settled one. Reading: a sample that follows a settled
-    /// sample so closely that no other fits between is settled from then on, if the buffer holds it at that moment.
+    /// Settles samples by `min_period_ms`: no sample can still come before a settled one. Design choice: a sample that follows
+    /// a settled one so closely that no other fits between is settled from then on, if the buffer holds it at that moment.
     fn settle(&mut self) {
         let newest = self.newest().filter(|_| self.min_period > 0);
         let Some(mut settled) = newest.and_then(|newest| self.settled(newest)) else {
@@ -120,13 +125,14 @@ impl StreamHistory {
         nanos(self.config.jump_ms.unwrap_or(10_000.0))
     }
 
-    /// Largest time, ns, by which the watermark can be past the stream's newest sample.
+    /// Returns the largest time, ns, by which the watermark can be past the stream's newest sample.
     fn ahead(&self) -> i128 {
         let looks_ahead = self.config.groups.iter().any(|group| group.mode != Mode::Previous);
         if looks_ahead { 0 } else { (self.min_period - 1).max(0) }
     }
 
-    /// Newest sample at or before `t`, `None` if there is none. Of several samples with the same time, the last to arrive.
+    /// Returns the newest sample at or before `t`, `None` if there is none. Of several with the same time, returns the
+    /// last to arrive.
     fn left(&self, t: i128) -> Option<&Sample> {
         let mut best: Option<&Sample> = None;
         for sample in self.held().filter(|s| self.time(s) <= t) {
@@ -137,7 +143,7 @@ impl StreamHistory {
         best
     }
 
-    /// Oldest sample after `t`, `None` if there is none. Of several samples with the same time, the last to arrive.
+    /// Returns the oldest sample after `t`, `None` if there is none. Of several with the same time, returns the last to arrive.
     fn right(&self, t: i128) -> Option<&Sample> {
         let mut best: Option<&Sample> = None;
         for sample in self.held().filter(|s| self.time(s) > t) {
@@ -149,7 +155,7 @@ impl StreamHistory {
     }
 }
 
-/// Result of pushing a sample.
+/// Result of pushing a sample that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushOutcome {
     pub late: bool,
@@ -167,7 +173,7 @@ pub enum Refused {
     Closed,
 }
 
-/// An observation as the oracle makes it, with the bits of its values so that NaNs compare.
+/// An observation that the oracle makes. Values are stored as bits, so that NaNs can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     pub time: i128,
@@ -175,8 +181,8 @@ pub struct Observation {
     pub late_samples: u64,
     /// Number of the request that the observation answers; `None` if the time grid, a stream or a tick made it.
     pub request: Option<u64>,
-    /// Time from the target to the newest sample when the target falls due, ns, if samples come in order of time. It is `None` if
-    /// samples may be late, as the value is a matter of definition then.
+    /// Time from the target to the sample that makes it due, ns. `None` if samples may be late, as the order of arrival then
+    /// changes the result.
     pub wait: Option<i128>,
     pub timestamps: Vec<i128>,
     pub valid: Vec<u8>,
@@ -198,23 +204,23 @@ pub struct Oracle {
     /// Requests without an answer, oldest first: the number of each, and the time that it asks for, or `None` for the newest time.
     pending_requests: Vec<(u64, Option<i128>)>,
     asked: u64,
-    /// Requests that waited and were refused, with the reason, since the caller last took this list.
+    /// Waiting requests that were refused, with the reason, since the caller last took this list.
     pub refused: Vec<(u64, Refused)>,
     ticked: bool,
     epoch: u64,
     late_samples: u64,
-    /// Time of the newest target sent, ns. If time goes back, the next target sent replaces it.
+    /// Time of the newest target sent, ns; `None` before the first. If time goes back, the next target sent replaces it.
     sent: Option<i128>,
-    /// Value of the grid clock G that stays while no stream that G follows has a sample, ns.
+    /// Last value of the grid clock G, ns. G keeps this value while none of the streams that it follows has a sample.
     last_clock: Option<i128>,
-    /// Due time, ns, when the samples were last counted anew, for the triggers by tick and by request.
+    /// Due time, ns, when the counts of samples were last reset. Used for the triggers tick and request.
     was_due: Option<i128>,
-    /// Time of the next target, ns, if targets before it were skipped.
+    /// Time of the next target, ns, if targets before it were skipped; otherwise `None`.
     skipped_to: Option<i128>,
-    /// True if the time grid has started, so that the next target follows from `sent`. False if the rule of the first target gives
-    /// the next target.
+    /// True if the time grid has started: the next target then follows from `sent`. Before that, the rule of the first
+    /// target gives it.
     runs: bool,
-    /// True from a clock jump to the next target: until then it is checked whether time went back.
+    /// True from a clock jump to the next target. During that time the oracle checks whether time went back.
     is_restarting: bool,
 }
 
@@ -281,8 +287,8 @@ impl Oracle {
         self.last_clock = self.clock();
     }
 
-    /// Opens a stream again. Reading: the stream keeps the samples from before it closed. If its clock has changed meanwhile, that
-    /// is a clock jump.
+    /// Opens a stream again. Design choice: the stream keeps the samples from before it closed. If its clock has changed
+    /// meanwhile, that is a clock jump.
     pub fn open(&mut self, i: usize) {
         let before = self.clock();
         if !std::mem::replace(&mut self.streams[i].open, true) {
@@ -305,7 +311,7 @@ impl Oracle {
                 .filter_map(StreamHistory::newest)
                 .max();
             self.leads_too_far(i, others, None);
-            // Reading: the time up to which the stream led is judged like a sample of that time.
+            // Design choice: the time up to which the stream led is judged like a sample of that time.
             let limit = self.streams[i].jump_limit();
             let stream = &mut self.streams[i];
             let is_near = |led: &i128| others.is_none_or(|others| led - stream.latency - others <= limit);
@@ -320,7 +326,7 @@ impl Oracle {
     pub fn set_max_wait_ms(&mut self, ms: Option<f64>) {
         self.max_wait = ms.map(nanos);
         if ms.is_none() {
-            // Reading: without `max_wait_ms` no sample counts.
+            // Design choice: without `max_wait_ms` no sample counts.
             self.all_count_anew();
             self.streams
                 .iter_mut()
@@ -334,13 +340,14 @@ impl Oracle {
         self.was_due = None;
     }
 
-    /// Returns the streams that are waited for: `wait: true`, and open. Reading: a closed stream is not waited for.
+    /// Returns the streams that are waited for: those with `wait: true` that are open. Design choice: a closed stream is
+    /// not waited for.
     fn waited(&self) -> impl Iterator<Item = &StreamHistory> + '_ {
         self.streams.iter().filter(|s| s.open && s.config.wait)
     }
 
-    /// Adds a sample to its stream; `None` if it is refused. Reading: a message that is not a sample (NaN, wrong length) leaves no
-    /// trace, not even by its stamp.
+    /// Adds a sample to its stream; `None` if it is refused. Design choice: a message that is not a sample (NaN, wrong length)
+    /// changes nothing, and its stamp is ignored.
     pub fn push(&mut self, i: usize, stamp: i64, values: &[f32]) -> Option<PushOutcome> {
         if values.len() != self.streams[i].config.dim || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -377,15 +384,15 @@ impl Oracle {
                 }
             }
         }
-        // Reading: a sample of any stream at or before the newest target sent is late. So is one that jumped, unless time itself
-        // has gone back.
+        // Design choice: a sample of any stream at or before the newest target sent is late. So is one that jumped, unless
+        // time itself has gone back.
         let late = too_soon || self.not_again().is_some_and(|sent| time <= sent);
         self.late_samples += u64::from(late);
         Some(PushOutcome { late, jumped })
     }
 
-    /// True if a sample is a clock jump. Reading: times (stamp less latency) are compared, and the first sample of a stream has
-    /// nothing to jump from. Other streams don't count if they have no sample yet, are closed, or are not waited for.
+    /// True if a sample is a clock jump. Design choice: times (stamp less latency) are compared, and the first sample of a
+    /// stream is never a jump. Other streams count only if they have a sample, are open and are waited for.
     fn jumps(&self, i: usize, time: i128) -> bool {
         let stream = &self.streams[i];
         let Some(newest) = stream.newest() else {
@@ -443,8 +450,9 @@ impl Oracle {
         Some(stream.newest().filter(|_| is_aside)? - self.clock()?)
     }
 
-    /// Sets stream `i` aside if its lead over `clock` is more than its limit and it does not always lead; otherwise ends that.
-    /// Returns true if the lead is more than the limit and no other stream is waited for. Before, its newest sample was at `old`.
+    /// Sets stream `i` aside if its lead over `clock` is more than its limit and it does not always lead; otherwise no
+    /// longer. Returns true if the lead is more than the limit and no other stream is waited for. The stream's newest sample
+    /// was at `old` before.
     fn leads_too_far(&mut self, i: usize, clock: Option<i128>, old: Option<i128>) -> bool {
         if self.max_wait.is_none() {
             return false;
@@ -470,7 +478,7 @@ impl Oracle {
             return self.follow_due();
         }
         if self.max_wait.is_none() {
-            // Reading: no sample counts, and no pause either.
+            // Design choice: no sample counts, and no pause either.
             self.last_clock = self.clock();
             return self.follow_due();
         }
@@ -484,12 +492,12 @@ impl Oracle {
         if jumped {
             stream.count_anew();
         } else {
-            // Reading: a stream that has not paused has nothing to catch up with.
+            // Design choice: a stream that has not paused has nothing to catch up with.
             if pause > 0 {
                 let until = before.map(|before| before.min(old.unwrap_or(newest) + pause) + stream.latency);
                 stream.catches_up_to = stream.catches_up_to.max(until);
             }
-            // Reading: samples catch up with G as it is now at most, which may have gone back since the pause.
+            // Design choice: samples catch up with G as it is now at most, which may have gone back since the pause.
             let until = stream
                 .catches_up_to
                 .map(|stamp| before.unwrap().min(stamp - stream.latency));
@@ -513,7 +521,7 @@ impl Oracle {
             .max_wait
             .is_some_and(|wait| self.streams[i].advance > 2 * wait + 4 * self.emit_every * self.period);
         let goes_on = self.streams[i].samples >= 8 && enough && !matches!(self.trigger, Trigger::Stream { .. });
-        // Reading: nothing is held up, and G stays, if this sample makes the next target due.
+        // Design choice: nothing is held up, and G stays, if this sample makes the next target due.
         let makes_due =
             || self.trigger == Trigger::Grid && self.next_target().is_some_and(|t| Some(t) <= self.horizon());
         if moves || goes_on && counted && !makes_due() {
@@ -521,8 +529,8 @@ impl Oracle {
         }
     }
 
-    /// Resets the counts of samples if the trigger is a request or a tick, and the due time went on by a period. Reading: this is
-    /// checked at each sample, from the first sample after a clock jump or a move of the grid clock G.
+    /// Resets the counts of samples if the trigger is a request or a tick, and the due time went on by a period. Design choice:
+    /// this is checked at each sample, from the first sample after a clock jump or a move of the grid clock G.
     fn follow_due(&mut self) {
         let Some(due) = self.horizon() else { return };
         let Some(was_due) = self.was_due else {
@@ -550,10 +558,10 @@ impl Oracle {
         self.refuse_those_with_a_time();
     }
 
-    /// Moves the grid clock G to the newest sample of stream `i`, and sets streams that are ahead of it aside.
+    /// Moves the grid clock G to the newest sample of stream `i`. Streams that are ahead of that sample are set aside.
     fn move_to(&mut self, i: usize) {
         let to = self.streams[i].newest().unwrap();
-        // Reading: time goes back if the stream was behind the newest target sent when its samples began to count.
+        // Design choice: time goes back if the stream was behind the newest target sent when its samples began to count.
         let counted_from = to - self.streams[i].advance;
         let is_back = self
             .sent
@@ -568,7 +576,7 @@ impl Oracle {
         self.last_clock = Some(to);
         let due = to - self.max_wait.unwrap();
         match self.trigger {
-            // Reading: if samples are the targets, the rule of the first target gives the next one.
+            // Design choice: if samples are the targets, the rule of the first target gives the next one.
             Trigger::Stream { .. } => return self.all_count_anew(),
             Trigger::Grid => {
                 let newest = last_on_grid(due, self.period);
@@ -581,7 +589,7 @@ impl Oracle {
         self.sent = self
             .sent
             .filter(|&sent| !is_back || sent < self.skipped_to.unwrap_or(due));
-        // Reading: if the move makes nothing due, only the samples of the stream itself count anew.
+        // Design choice: if the move makes nothing due, only the samples of the stream itself count anew.
         let horizon = self.horizon().unwrap();
         let away = || was_due.is_none_or(|was_due| (horizon - was_due).abs() >= self.period);
         let comes_of_it = match self.trigger {
@@ -603,7 +611,7 @@ impl Oracle {
             .extend(timed.into_iter().map(|(number, _)| (number, Refused::Jumped)));
     }
 
-    /// Returns the reason why a request for a time is refused at once, or `None`.
+    /// Returns the reason why a request for `time`, ns, is refused at once; `None` if it is accepted.
     fn judge(&self, time: i128) -> Option<Refused> {
         if time.abs() > (i64::MAX / 4).into() {
             Some(Refused::OutOfRange)
@@ -633,14 +641,14 @@ impl Oracle {
         self.ticked = true;
     }
 
-    /// Returns the newest target sent, ns, up to which nothing is sent again; `None` if nothing was sent, or time went back since.
-    /// Reading: while the grid starts anew, until its first target is sent, it is checked whether time went back. A grid that runs
-    /// never steps back.
+    /// Returns the newest target sent, ns, up to which nothing is sent again; `None` if nothing was sent, or time went back
+    /// since. Design choice: while the grid starts anew, until its first target is sent, it is checked whether time went back.
+    /// A grid that runs never steps back.
     fn not_again(&self) -> Option<i128> {
-        // Reading: a stream with `min_period_ms` is as new as its watermark can be.
+        // Design choice: a stream with `min_period_ms` is as new as its watermark can be.
         let newest = |s: &StreamHistory| s.newest().map(|newest| newest + s.ahead());
         let newest = match self.trigger {
-            // Reading: if samples are the targets, the clock of their stream alone decides.
+            // Design choice: if samples are the targets, the clock of their stream alone decides.
             Trigger::Stream { leader, .. } => newest(&self.streams[leader]),
             _ => {
                 let all_are_closed = self.waited().next().is_none();
@@ -653,7 +661,8 @@ impl Oracle {
         self.sent.filter(|&sent| !went_back(sent))
     }
 
-    /// Returns the later of `target` and the grid target that follows the newest target sent.
+    /// Returns the earliest time, at `target` or later, that was not yet sent: at least one period after the
+    /// newest target sent.
     fn passed_over(&self, target: i128) -> i128 {
         self.not_again().map_or(target, |sent| target.max(sent + self.period))
     }
@@ -671,8 +680,8 @@ impl Oracle {
         all_past.max(self.max_wait.map(|wait| clock - wait))
     }
 
-    /// Returns the due time by `max_wait_ms` if the first target, `target`, is so far behind that time that the clocks must
-    /// disagree; otherwise `None`.
+    /// Returns the due time by `max_wait_ms`, ns, if the first target `target` lies so far before it that the clocks of the
+    /// streams must disagree; otherwise `None`.
     fn is_far_behind(&self, target: i128) -> Option<i128> {
         let (clock, wait) = (self.clock()?, self.max_wait?);
         let spoken = self.streams.iter().filter(|s| s.config.wait);
@@ -683,14 +692,14 @@ impl Oracle {
 
     /// Returns the earliest time that the first target may have, ns; `None` as long as more samples are needed to tell.
     fn start(&self) -> Option<i128> {
-        // Reading: a closed stream with a sample counts, too, or the moment at which a short stream closes could be seen. If none
-        // counts, the earliest first sample of any stream decides.
+        // Design choice: a closed stream with a sample counts, too, or the moment at which a short stream closes could be
+        // seen. If none counts, the earliest first sample of any stream decides.
         let counted: Vec<&StreamHistory> = self
             .streams
             .iter()
             .filter(|s| s.config.wait && (s.open || s.first().is_some()) && !self.is_aside(s))
             .collect();
-        // Reading: the wait begins at the earliest first sample of any stream.
+        // Design choice: the wait begins at the earliest first sample of any stream.
         let earliest = self.streams.iter().filter_map(StreamHistory::first).min()?;
         if counted.is_empty() {
             return Some(earliest);
@@ -708,8 +717,8 @@ impl Oracle {
 
     /// Returns the first target of a time grid that starts, or starts anew.
     fn first_target(&self) -> Option<i128> {
-        // Reading: targets up to the last one sent are passed over before it is judged whether the start lies too far behind.
-        // The count of `emit_every` begins at the target where the grid starts.
+        // Design choice: targets up to the last one sent are passed over before it is judged whether the start lies too far
+        // behind. The count of `emit_every` begins at the target where the grid starts.
         let mut target = self.passed_over(next_on_grid(self.start()?, self.period));
         if let Some(due) = self.is_far_behind(target) {
             target = target.max(last_on_grid(due, self.period));
@@ -743,11 +752,11 @@ impl Oracle {
         due
     }
 
-    /// Makes the observation at the next sample of the triggering stream that is a target; `None` if the target is not due.
+    /// Makes the observation at the next sample of the stream `leader` that is a target; `None` if that target is not due.
     fn next_led(&mut self, leader: usize, every: usize, min_interval: i128, samples: bool) -> Option<Observation> {
         let sent = self.not_again();
         if let Some(sent) = sent.filter(|_| self.runs) {
-            // Reading: samples are kept from the oldest row of the last window on, as no later window begins earlier.
+            // Design choice: samples are kept from the oldest row of the last window on, as no later window begins earlier.
             let oldest = self.rows(sent).first().copied();
             match oldest {
                 Some((time, true)) => self.forget(time),
@@ -775,8 +784,8 @@ impl Oracle {
         Some(self.send(target, None))
     }
 
-    /// True once ticks and requests may make observations. Reading: they may from the moment at which the time `start` is due.
-    /// Until then no sample is forgotten.
+    /// True once ticks and requests may make observations. Design choice: they may from the moment at which the time `start` is
+    /// due. Until then no sample is forgotten.
     fn begins(&mut self) -> bool {
         if !self.runs
             && let (Some(horizon), Some(start)) = (self.horizon(), self.start())
@@ -792,7 +801,7 @@ impl Oracle {
         if !self.begins() {
             return None;
         }
-        // Reading: the due time may go back before the next tick, so samples are kept for a second more, as for requests.
+        // Design choice: the due time may go back before the next tick, so samples are kept for a second more, as for requests.
         self.forget(horizon - SECOND - (self.window - 1) * self.stride * self.period);
         let is_newer = self.not_again().is_none_or(|sent| horizon > sent);
         (self.ticked && is_newer).then(|| self.send(horizon, None))
@@ -822,7 +831,7 @@ impl Oracle {
             let refused = if self.waited().next().is_none() {
                 Refused::Closed
             } else if self.clock().is_some_and(is_far_ahead) {
-                // Reading: G may have gone back since the request came.
+                // Design choice: G may have gone back since the request came.
                 Refused::FarAhead
             } else {
                 return None;
@@ -832,7 +841,7 @@ impl Oracle {
         }
     }
 
-    /// Makes an observation whose target is not on the time grid, and notes the target as sent.
+    /// Makes an observation whose target is not on the time grid, and records the target as the newest one sent.
     fn send(&mut self, target: i128, request: Option<u64>) -> Observation {
         let mut observation = self.observe(target);
         observation.request = request;
@@ -843,7 +852,8 @@ impl Oracle {
         observation
     }
 
-    /// Returns the time of each row of a window, ns, oldest first, with false for a row before the first sample, else true.
+    /// Returns the time of each row of a window, ns, oldest first. The flag is false for rows before the first
+    /// sample, else true.
     fn rows(&self, target: i128) -> Vec<(i128, bool)> {
         let steps = (0..self.window).rev().map(|row| row * self.stride);
         let Trigger::Stream {
@@ -859,14 +869,14 @@ impl Oracle {
         let until: Vec<i128> = times.iter().copied().filter(|&t| t <= target).collect();
         let row = |steps: i128| match until.iter().rev().nth(steps as usize) {
             Some(&time) => (time, true),
-            // Reading: before the first sample, the times go on by a period for each missing sample.
+            // Design choice: before the first sample, the times go on by a period for each missing sample.
             None => (times[0] - (steps + 1 - until.len() as i128) * self.period, false),
         };
         steps.map(row).collect()
     }
 
-    /// Finds the time from the target to the newest sample when the target falls due, ns. Walks through all samples in order of
-    /// time. `None` if samples may be late.
+    /// Computes how far the stamps are past the target when it falls due, ns, by going through all samples in order of time.
+    /// Returns `None` if samples may be late.
     fn wait(&self, target: i128) -> Option<i128> {
         let waits: Vec<&StreamHistory> = self
             .streams
@@ -895,7 +905,7 @@ impl Oracle {
 
     fn next(&mut self) -> Option<Observation> {
         let mut target = self.next_target()?;
-        // Reading: more than 2^32 targets, more than anybody could take, are a jump, too.
+        // Design choice: more than 2^32 targets, more than anybody could take, are a jump, too.
         if let Some(horizon) = self
             .horizon()
             .filter(|horizon| self.runs && (horizon - target) / self.period > 1 << 32)
@@ -919,8 +929,9 @@ impl Oracle {
         Some(observation)
     }
 
-    /// Marks samples that no later window needs as forgotten. Reading: a buffer holds the sample at or before the oldest row of the
-    /// next observation's window, and all later ones. It also holds the samples by which later samples will be settled.
+    /// Marks samples that no later window needs as forgotten. Design choice: a buffer holds the sample at or before the
+    /// oldest row of the next observation's window, and all later ones. It also holds the samples by which later samples
+    /// will be settled.
     fn forget(&mut self, oldest_row: i128) {
         for stream in &mut self.streams {
             let latency = stream.latency;
@@ -1012,7 +1023,7 @@ impl Oracle {
                     let w = (before.unwrap() as f64 / gap as f64) as f32;
                     let line = channels(l).into_iter().zip(channels(r)).map(|(a, b)| a + w * (b - a));
                     let values: Vec<f32> = line.collect();
-                    // Reading: one channel that the type can't hold makes its group invalid.
+                    // Design choice: one channel that the type can't hold makes its group invalid.
                     (within(gap, group.max_gap_ms) && values.iter().all(|v| v.is_finite())).then_some(values)
                 }
             },

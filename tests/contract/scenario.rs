@@ -1,4 +1,5 @@
-//! Random rigs and their events: streams with rates and clocks of their own, and everything that can go wrong with them.
+//! Random rigs, each a configuration of `fuse` with its streams, and their events: clocks, rates, losses, late
+//! samples, closing streams.
 
 use std::fmt;
 
@@ -23,9 +24,9 @@ pub struct Group {
 
 #[derive(Clone, Debug)]
 pub struct Modality {
-    /// True if the stream is attached: its messages are published as they are. Attached streams come after the others.
+    /// True if the stream is attached: its messages are published as they are. Attached streams come after the fused ones.
     pub attached: bool,
-    /// Number of rows, counted from the newest one, in which the stream's messages are attached; `None` for all rows.
+    /// Number of newest rows in which the stream's messages are attached; `None` for all rows.
     pub rows: Option<usize>,
     pub dim: usize,
     /// Groups of channels, in the order of the channels and without gaps.
@@ -38,7 +39,7 @@ pub struct Modality {
     pub jump_ms: Option<f64>,
 }
 
-/// The trigger of an observation.
+/// Source of the targets: the time grid, the samples of a stream, requests, or a timer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trigger {
     Grid,
@@ -82,12 +83,12 @@ impl Scenario {
         self.fused().map(|m| m.dim).sum()
     }
 
-    /// Modalities that are fused, not attached.
+    /// Returns the modalities that are fused, not attached.
     pub fn fused(&self) -> impl Iterator<Item = &Modality> {
         self.modalities.iter().filter(|m| !m.attached)
     }
 
-    /// The `fuse:` section in YAML.
+    /// Writes the section `fuse:` of the configuration as YAML.
     pub fn yaml(&self) -> String {
         let mut yaml = format!(
             "rate_hz: {}\nwindow: {}\nstride: {}\n",
@@ -192,7 +193,7 @@ impl fmt::Display for Scenario {
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;
 const DAY: f64 = 86_400e9;
-/// Largest distance of a stamp from 1970, ns. Reading: a stamp 73 years or more from 1970 is refused.
+/// Largest distance of a stamp from 1970, ns. Design choice: a stamp 73 years or more from 1970 is refused.
 const MOST_NS: i64 = 1 << 61;
 
 fn mode_rule(r: &mut Random, from: usize, to: usize) -> Group {
@@ -247,7 +248,7 @@ fn modality(r: &mut Random, online: bool) -> Modality {
     }
 }
 
-/// Draws an offset or a step of a clock, ns: from a millisecond to two days, of either sign.
+/// Draws a clock error, ns: an offset or a step of a millisecond to two days, forwards or backwards.
 fn clock(r: &mut Random) -> f64 {
     let size = match r.below(5) {
         0 => r.log_uniform(MS, 100.0 * MS),
@@ -268,10 +269,10 @@ fn value(r: &mut Random) -> f32 {
     }
 }
 
-/// Events with the time of arrival of each, ns.
+/// Events, each with its time of arrival in ns.
 type Arrivals = Vec<(f64, Event)>;
 
-/// Draws the times at which a stream samples, ns since the start, at most about `most` of them in `span` ns.
+/// Draws the times at which a stream samples, ns since the start: about `most` of them at most, within `span` ns.
 fn capture_times(r: &mut Random, span: f64, most: f64) -> Vec<f64> {
     let rate = r.log_uniform(0.5, 2000.0).min(most / (span / SECOND)).max(0.5);
     let period = SECOND / rate;
@@ -312,7 +313,8 @@ fn base_time(r: &mut Random) -> f64 {
 struct Rig {
     span: f64,
     base: i64,
-    /// Time at which all clocks of the rig are set at once, and the step by which they are set.
+    /// Time at which all clocks of the rig are set at once, ns, and the step by which they change, ns; `None` if they
+    /// are not set.
     set: Option<(f64, f64)>,
 }
 
@@ -553,14 +555,14 @@ pub fn tuned(r: &mut Random) -> Scenario {
     scenario
 }
 
-/// Makes a rig, offline or online, with the samples of a stream as targets.
+/// Makes an offline or online rig whose targets are the samples of one stream.
 pub fn led(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
     lead(&mut scenario, r);
     scenario
 }
 
-/// Makes an offline rig with the samples of a stream as targets.
+/// Makes an offline rig whose targets are the samples of one stream.
 pub fn led_offline(r: &mut Random) -> Scenario {
     let mut scenario = offline(r);
     lead(&mut scenario, r);
@@ -583,7 +585,7 @@ fn lead(scenario: &mut Scenario, r: &mut Random) {
     };
 }
 
-/// Makes a rig, offline or online, with requests as the trigger of observations.
+/// Makes an offline or online rig whose trigger is requests.
 pub fn asked(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
     ask(&mut scenario, r);
@@ -621,7 +623,7 @@ fn ask(scenario: &mut Scenario, r: &mut Random) {
     scenario.events = events;
 }
 
-/// Makes a rig, offline or online, with a timer as trigger.
+/// Makes an offline or online rig whose trigger is a timer.
 pub fn ticked(r: &mut Random) -> Scenario {
     let mut scenario = if r.chance(0.4) { offline(r) } else { online(r) };
     tick(&mut scenario, r);

@@ -1,4 +1,4 @@
-//! Cases whose answer a reader can check.
+//! Small cases of `group` whose sets a reader can check by hand.
 
 use super::{Grouped, group, inputs};
 use robocache::ops::ConfigError;

@@ -1,5 +1,5 @@
-//! The sets of `group` are those of ROS's message_filters. Random streams are compared with an oracle that is written from its
-//! description and checked for its documented properties; other cases are worked out by hand.
+//! Checks that the sets of `group` are those of ROS's message_filters. Random streams are compared with an oracle that follows
+//! the description of message_filters, and their documented properties are checked; other cases are worked out by hand.
 
 mod by_hand;
 mod oracle;
@@ -8,18 +8,18 @@ mod random;
 use oracle::Set;
 use robocache::ops::group::{DropReason, Grouper, GroupingConfig, GroupingInput, Outcome};
 
-/// Sets and drops of messages, which are numbered in order of arrival.
+/// Sets and drops of a grouper. Messages are numbered in order of arrival.
 #[derive(Default)]
 struct Grouped {
     sets: Vec<Set>,
-    /// Newest time, span and epoch of each set; times in ns.
+    /// Newest stamp (ns), span of the stamps (ns) and epoch of each set.
     infos: Vec<(i64, i64, i64)>,
-    /// Stream and number of each message that was dropped after it had been taken, and the reason.
+    /// Stream, message number and reason of each message that was accepted and then dropped.
     dropped: Vec<(usize, usize, DropReason)>,
 }
 
 impl Grouped {
-    /// Collects the sets and drops that the grouper can decide so far.
+    /// Collects the sets and drops that the grouper has decided since the last call.
     fn take(&mut self, grouper: &mut Grouper<usize>) {
         while let Some(outcome) = grouper.next_outcome() {
             match outcome {
@@ -39,7 +39,7 @@ impl Grouped {
     }
 }
 
-/// Groups messages, given as (stream, stamp).
+/// Groups messages, given as (stream, stamp in ns). Returns the sets and drops, and the grouper.
 fn group(config: &GroupingConfig, messages: &[(usize, i64)]) -> (Grouped, Grouper<usize>) {
     let mut grouper = Grouper::new(config).unwrap();
     let mut grouped = Grouped::default();

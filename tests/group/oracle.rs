@@ -1,5 +1,5 @@
-//! The policies of `group` written a second time, slow and obvious: as message_filters is described, not as the library works.
-//! Each takes messages (stream, time) in order of arrival, and makes sets of their numbers.
+//! The policies of `group` written a second time, slow and obvious, from the description of message_filters and not from the
+//! library's code. Each takes messages (stream, time) in order of arrival, and makes sets of message numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,8 @@ struct Queued {
     number: usize,
 }
 
-/// The policy ApproximateTime, with a deque for each stream, and the messages that the search for the best set has passed.
+/// The policy ApproximateTime: a deque of messages for each stream, and the messages that the search for the best
+/// set has passed.
 pub struct ApproximateTime {
     deques: Vec<VecDeque<Queued>>,
     past: Vec<Vec<Queued>>,
@@ -23,7 +24,7 @@ pub struct ApproximateTime {
     pivot: Option<usize>,
     pivot_time: i64,
     queue_size: usize,
-    /// Factor `1 + age_penalty` on the time by which one set ends later than another, at most 2, as a multiple of 2^-52.
+    /// Factor `1 + age_penalty`, at most 2, in units of 2^-52. It scales the time by which a set ends later than the candidate.
     scale: i128,
     max_span: i64,
     pub sets: Vec<Set>,
@@ -70,7 +71,7 @@ impl ApproximateTime {
         self.past[stream].push(head);
     }
 
-    /// Index and value of the latest time (the last of equal ones), and of the earliest (the first of equal ones).
+    /// Returns index and value of the latest time (the last of equal ones), then of the earliest (the first of equal ones).
     fn boundaries(times: &[i64]) -> ((usize, i64), (usize, i64)) {
         let latest = *times.iter().max().unwrap();
         let earliest = *times.iter().min().unwrap();
@@ -138,7 +139,8 @@ impl ApproximateTime {
         }
     }
 
-    /// Goes on with the search for the best set while a deque is empty, with lower bounds for the times of messages yet to come.
+    /// Continues the search for the best set while a deque is empty. Lower bounds stand in for the times of messages that are
+    /// yet to come.
     fn search_on(&mut self) {
         let mut moved: Vec<usize> = Vec::new();
         loop {
@@ -167,7 +169,7 @@ impl ApproximateTime {
     }
 }
 
-/// The policy ExactTime, with a map from each time to the messages that came.
+/// The policy ExactTime: for each time, the messages of all streams that have arrived with it.
 pub struct ExactTime {
     pub streams: usize,
     pub queue_size: usize,
@@ -190,7 +192,7 @@ impl ExactTime {
     }
 }
 
-/// The policy ApproximateEpsilonTime, with a deque for each stream.
+/// The policy ApproximateEpsilonTime: a deque of messages for each stream.
 pub struct ApproximateEpsilonTime {
     deques: Vec<VecDeque<Queued>>,
     queue_size: usize,

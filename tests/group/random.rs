@@ -1,4 +1,5 @@
-//! Random streams: jitter, drop-outs, equal stamps, delays, lower bounds that hold and some that don't, small queues.
+//! Random streams for `group`, with jitter, drop-outs, equal stamps, delays, small queues, and lower bounds between messages,
+//! some of which are wrong.
 
 use super::oracle::{ApproximateEpsilonTime, ApproximateTime, ExactTime, Set};
 use super::{Grouped, group, inputs};
@@ -10,7 +11,7 @@ const CASES: u64 = 10_000;
 const MS: i64 = 1_000_000;
 
 impl Random {
-    /// Draws a number of this range.
+    /// Draws an integer in `range`.
     fn of(&mut self, range: std::ops::Range<i64>) -> i64 {
         range.start + (self.bits() % (range.end - range.start) as u64) as i64
     }
@@ -23,12 +24,12 @@ impl Random {
 struct Case {
     /// Stream and stamp, ns, of each message, in order of arrival.
     messages: Vec<(usize, i64)>,
-    /// Least distance between two stamps of each stream, ns.
+    /// Least distance between two successive stamps, ns, for each stream.
     least: Vec<i64>,
     config: GroupingConfig,
 }
 
-/// Draws the streams of a case. Every time is a multiple of `unit`; if that is large, many times are equal.
+/// Draws the streams of a case. Every stamp is a multiple of `unit`, so that a large unit makes many stamps equal.
 fn case(seed: u64) -> Case {
     let random = &mut Random(seed);
     let streams = random.of(2..6) as usize;
@@ -93,7 +94,8 @@ fn case(seed: u64) -> Case {
     }
 }
 
-/// Returns the messages that are not older than any message before them in their stream: number, stream and stamp.
+/// Returns number, stream and stamp (ns) of the messages that arrive in order: none is older than an earlier message
+/// of its stream.
 fn in_order(messages: &[(usize, i64)]) -> impl Iterator<Item = (usize, usize, i64)> {
     let mut newest = [i64::MIN; 8];
     messages
@@ -106,8 +108,8 @@ fn in_order(messages: &[(usize, i64)]) -> impl Iterator<Item = (usize, usize, i6
         })
 }
 
-/// Checks the properties of every policy: no message is used or dropped twice, and each set has the right times and epoch. Unless
-/// `may_cross`, the messages of a set come before those of the next set in every stream.
+/// Checks the properties of every policy: no message is used or dropped twice, and each set has the right times and epoch.
+/// Unless `may_cross`, each stream's message in a set comes before its message in the next set.
 fn check(case: &Case, grouped: &Grouped, may_cross: bool, seed: u64) {
     let mut seen = BTreeSet::new();
     let members = grouped.sets.iter().flatten();

@@ -1,4 +1,5 @@
-//! A consumer: takes payloads, copies them or uses them in place, and checks what it read by their numbers.
+//! Consumer process of a ring: takes payloads, copies them or uses them in place, and checks the words that it read by
+//! the payload's number.
 
 use crate::support::{self, *};
 use robocache::device::ring::{Readers, RingError, RingPayload, SlotMemory};
@@ -33,8 +34,8 @@ fn is_right(number: u64, bytes: &[u8]) -> bool {
         .all(|(i, bytes)| bytes == word(number, i).to_le_bytes())
 }
 
-/// Checks the 64-bit words of a payload in the slot itself, half of them now and half after `pause`. True if all words are those of
-/// payload `number`.
+/// Checks the 64-bit words of a payload in its slot, without a copy: one half at once, the other half after `pause`. Returns
+/// true if all words are those of payload `number`.
 fn use_where_it_lies(taken: &RingPayload, number: u64, pause: Duration) -> bool {
     let words = taken.len() / 8;
     let SlotMemory::Shared(bytes) = taken.memory() else {
@@ -58,7 +59,7 @@ fn copied(taken: &RingPayload) -> Result<Vec<u8>, RingError> {
     Ok(bytes)
 }
 
-/// Takes payloads until it is told to end. Each consumer has a speed of its own.
+/// Takes payloads until the message `end`. The index `which` sets how long the consumer pauses between them.
 pub fn run(tag: &str, which: usize) {
     let socket = bind(tag, SocketOwner::Consumer(which));
     socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
@@ -129,8 +130,8 @@ pub fn run(tag: &str, which: usize) {
     socket.send_to_addr(counts.text().as_bytes(), &parent).unwrap();
 }
 
-/// Takes every payload in order until the end. If `is_first`, the first payload must be number 0; otherwise the consumer connects
-/// late and misses the payloads before.
+/// Takes every payload in order until the message `end`. If `is_first`, the first payload must be number 0; otherwise the
+/// consumer connects late and may miss the first payloads.
 pub fn run_lossless(tag: &str, which: usize, is_first: bool) {
     let socket = bind(tag, SocketOwner::Consumer(which));
     socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();

@@ -1,4 +1,4 @@
-//! Peers that misbehave, and systems that run out of resources.
+//! Peers of a ring that misbehave, and systems that run out of resources.
 
 use crate::support::{Random, holding, lossless, messages, resident_kb, spawn};
 use robocache::device::ring::{
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Lock for the tests that count resources of the whole process, or fork it: they run one at a time.
+/// Lock for tests that count resources of the whole process, or fork it, so that they run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -83,7 +83,8 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A process that holds many connections to a ring, of which the producer accepted `let_in`. Dropping the value kills the process.
+/// A process that holds many connections to a ring. The producer accepted `let_in` of them. Dropping the value
+/// kills the process.
 struct Crowd {
     pid: i32,
     let_in: usize,
@@ -280,7 +281,8 @@ fn a_writer_that_is_dropped_while_consumers_come_is_gone_for_them() {
     }
 }
 
-/// Connects to a ring as a consumer. Returns the connection and the file descriptors that the producer sent over it.
+/// Connects to a ring as a consumer. Returns the connection, and the file descriptors of the ring's memory that
+/// the producer sent.
 fn files_of(ring: &str) -> (OwnedFd, Vec<OwnedFd>) {
     let (socket, address) = socket(ring);
     rustix::net::connect(&socket, &address).unwrap();
@@ -297,8 +299,8 @@ fn files_of(ring: &str) -> (OwnedFd, Vec<OwnedFd>) {
     (socket, files.collect())
 }
 
-/// A process of the same user can open any of its files anew for writing, by the name in `/proc`. So a seal, not the descriptor,
-/// must keep slots and control page from being written.
+/// A process of the same user can reopen any of its files for writing by the name in `/proc`. So a seal, not the descriptor,
+/// must protect the slots and the control page.
 #[test]
 fn what_a_producer_writes_nobody_else_can_by_whatever_way() {
     use std::os::fd::AsRawFd;
@@ -613,7 +615,8 @@ fn where_no_descriptors_are_left_both_sides_say_so_and_go_on_later() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Runs producer and consumer with few file descriptors, in a process of its own, since the limit is for all threads of a process.
+/// Runs a producer and a consumer with few file descriptors. Needs a process of its own, since the limit is for
+/// the whole process.
 pub fn with_few_descriptors() {
     let limit = |more: Option<u64>| {
         let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);

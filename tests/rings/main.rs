@@ -1,4 +1,5 @@
-//! `robocache.ring/1` between real processes: what is read is what was published, whoever dies, and whatever a peer does.
+//! `robocache.ring/1` between real processes: consumers read what was published, whichever process dies, and whatever
+//! a peer does.
 //!
 //! This binary starts itself, with a role in the environment. Two settings are read from there, too:
 //! `ROBOCACHE_TEST_RING_MESSAGES` is the number of payloads (20,000 by default). With `ROBOCACHE_TEST_RING_DEVICE=1` the slots
@@ -18,7 +19,7 @@ mod processes;
 mod producer;
 mod support;
 
-/// Plays the role of a process that this binary starts.
+/// Runs the role that the environment names, in a process that this binary has started.
 #[test]
 fn role() {
     let Ok(role) = std::env::var(support::ROLE) else {

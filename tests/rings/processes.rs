@@ -1,4 +1,4 @@
-//! Producers and consumers that are killed.
+//! Producers and consumers of a ring that are killed while they work.
 
 use crate::support::*;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Reports that the processes send: the sum of each counter, by the counter's name.
+/// Counters from the reports of the other processes: the sum of each, by its name.
 struct Reports {
     socket: UnixDatagram,
     sums: BTreeMap<String, u64>,
@@ -26,7 +26,7 @@ impl Reports {
         self.sums.get(name).copied().unwrap_or(0)
     }
 
-    /// Adds up the reports that arrive before the time `until`.
+    /// Receives reports up to the time `until`, and adds their counters to the sums.
     fn listen(&mut self, until: Instant) {
         let mut text = [0; 256];
         while Instant::now() < until {
@@ -40,7 +40,7 @@ impl Reports {
         }
     }
 
-    /// Waits for the end of a process, and adds up the reports that arrive meanwhile.
+    /// Waits for the end of a process, and adds the counters of the reports that arrive meanwhile.
     fn end(&mut self, mut child: Child) {
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() {
@@ -56,7 +56,7 @@ fn tag(what: &str) -> String {
     format!("{what}/{}", std::process::id())
 }
 
-/// Kills a process, which must have been alive until then.
+/// Kills a process. Panics if it has ended before.
 fn kill(child: &mut Child) {
     assert!(
         child.try_wait().unwrap().is_none(),

@@ -1,4 +1,5 @@
-//! A producer: publishes payloads that follow from their numbers, and sends tickets.
+//! Producer process of a ring: publishes payloads whose words follow from the payload's number, and sends tickets
+//! to the consumers.
 
 use crate::support::*;
 use robocache::device::ring::{RingConfig, RingWriter, Ticket};
@@ -15,8 +16,8 @@ fn publish(writer: &mut RingWriter, number: u64, words: usize) -> Ticket<'static
     published.unwrap().into_owned()
 }
 
-/// Publishes until it is told to end. The upper 32 bits of a payload's number are `which`. Tickets for which a consumer has no room
-/// are dropped.
+/// Publishes until the message `end`. The upper 32 bits of a payload's number are `which`. A ticket is dropped if the
+/// consumer's socket is full.
 pub fn run(tag: &str, which: u64) {
     let socket = bind(tag, SocketOwner::Producer);
     socket.set_nonblocking(true).unwrap();
@@ -73,7 +74,7 @@ pub fn run(tag: &str, which: u64) {
     socket.send_to_addr(text.as_bytes(), &parent).unwrap();
 }
 
-/// Publishes `messages` payloads to two consumers, and loses no payload while both live.
+/// Publishes `messages` payloads to two consumers. No payload is lost while both of them live.
 pub fn run_lossless(tag: &str, messages: u64) {
     let socket = bind(tag, SocketOwner::Producer);
     let consumers = [0, 1].map(|i| address(tag, SocketOwner::Consumer(i)));

@@ -16,7 +16,8 @@ fn counters(kept: u64, nonfinite: u64, outside: u64, overflow: u64) -> VoxelCoun
     }
 }
 
-/// Voxelizes points along x, in a grid of four cells of half a metre from -1 to 1. Returns the counters and the x of each voxel.
+/// Voxelizes points along x, in cells of 0.5 m that begin at x = -1 m. Returns the counters, and the x index of
+/// each occupied cell.
 fn along_x(values: &[f64]) -> (VoxelCounters, Vec<i32>) {
     let points: Vec<_> = values.iter().map(|x| [*x, 0.0, 0.0]).collect();
     let output = run(&config(-1.0, 0.5, [4, 4, 4], &["count"]), &TestCloud::xyz(&points));

@@ -1,4 +1,4 @@
-//! Configurations of `voxelize:` that are taken, and those that are refused with their reason.
+//! Configurations of `voxelize:` that are accepted, and those that are refused, with the reason.
 
 use robocache::app::plugins::VoxelizePlugin;
 use robocache::app::{App, Config};
@@ -18,7 +18,7 @@ inputs:
   - { input: rear }
 ";
 
-/// Replaces or adds keys of the good configuration.
+/// Replaces keys of the good configuration `GOOD`, or adds them, as the YAML `lines` say.
 fn with(lines: &str) -> String {
     lines.lines().fold(GOOD.to_owned(), |text, line| {
         let key = line.split_inclusive(':').next().unwrap();

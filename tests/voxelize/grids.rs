@@ -1,11 +1,11 @@
-//! Grids of clouds from several inputs, compared with the rules of docs/semantics.md taken word for word.
+//! Grids of clouds from several inputs, compared with a naive implementation of the rules in docs/semantics.md.
 
 use proptest::prelude::*;
 use robocache::ops::voxelize::{Arrival, Collector, VoxelInput, VoxelizeConfig};
 
 const MS: i64 = 1_000_000;
 
-/// The default of `reset_ms`.
+/// Default of `reset_ms`, ns.
 const RESET: i64 = 1000 * MS;
 
 fn config(inputs: usize, max_wait_ms: Option<f64>) -> VoxelizeConfig {
@@ -20,10 +20,10 @@ fn config(inputs: usize, max_wait_ms: Option<f64>) -> VoxelizeConfig {
     }
 }
 
-/// The stamp of a grid, and the stamp of its cloud from each input.
+/// Stamp of a grid, and the stamp of its cloud from each input, ns; `None` for an input without a cloud.
 type Grid = (i64, Vec<Option<i64>>);
 
-/// Naive collector of the clouds of each grid, which keeps everything since the last clock jump.
+/// Naive collector of the clouds of each grid. It keeps every cloud since the last clock jump.
 struct NaiveCollector {
     open: Vec<bool>,
     max_wait: Option<i64>,
@@ -36,7 +36,7 @@ struct Cloud {
     input: usize,
     stamp: i64,
     waits: bool,
-    /// True if the cloud was among the waiting clouds at any time since the last grid.
+    /// True if the cloud has waited for a grid at any time since the last grid.
     waited: bool,
 }
 
@@ -76,7 +76,7 @@ impl NaiveCollector {
         });
     }
 
-    /// Makes the grid that is due; `None` if no grid is due.
+    /// Makes the grid that is due now; `None` if no grid is due.
     fn grid(&mut self) -> Option<Grid> {
         let own = |input| {
             self.waiting()
@@ -199,8 +199,8 @@ proptest! {
         }
     }
 
-    /// Inputs whose clouds arrive in turn lose no cloud, whatever clouds wait before, and whichever input's stamps are
-    /// later.
+    /// No cloud is lost if the clouds of the inputs arrive in turn, whatever clouds wait before, and whichever input's
+    /// stamps are later.
     #[test]
     fn inputs_whose_clouds_come_in_turns_lose_none(
         before in prop::collection::vec((0..2usize, 0..30i64), 0..20),

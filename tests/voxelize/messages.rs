@@ -1,4 +1,4 @@
-//! Messages that are clouds, and the errors for messages that are not.
+//! Messages that are accepted as clouds, and the errors for messages that are not clouds.
 
 use super::support::{TestCloud, config, coo, voxelizer};
 use robocache::device::{Dtype, Placement};

@@ -4,7 +4,7 @@
 mod backend {
     use robocache::device::Placement;
 
-    /// Placement of the voxelizers of all cases: the CPU.
+    /// Returns the placement of all voxelizers in the shared cases: the CPU.
     pub fn placement() -> Placement {
         Placement::cpu("a test")
     }

@@ -1,4 +1,4 @@
-//! The meaning of voxelize, word for word as documented: a map of cells, one point at a time, sums in 128 bits.
+//! A second implementation of voxelize, as docs/semantics.md words it: a map of cells, one point at a time, sums in 128 bits.
 
 use super::support::{Output, TestCloud};
 use robocache::device::Dtype;

@@ -1,4 +1,4 @@
-//! Properties that hold for random clouds.
+//! Properties of voxelize that hold for random clouds.
 
 use super::oracle;
 use super::support::{TestCloud, bits, coo, dense, voxelizer};
@@ -83,7 +83,7 @@ fn narrow(dtype: Dtype) -> bool {
     !matches!(dtype, Dtype::Int32 | Dtype::Int64 | Dtype::UInt32 | Dtype::UInt64)
 }
 
-/// Number of cases: 300, or `PROPTEST_CASES`, since sanitizers take their time.
+/// Returns the number of random cases: 300, or `PROPTEST_CASES`, since runs under a sanitizer are slow.
 fn cases() -> u32 {
     std::env::var_os("PROPTEST_CASES").map_or(300, |_| ProptestConfig::default().cases)
 }

@@ -1,4 +1,4 @@
-//! Real sweeps, if the folder `shared/data` is beside the repository.
+//! Recorded lidar sweeps; runs only if the folder `shared/data` is beside the repository.
 
 use super::oracle;
 use super::support::{Column, TestCloud, bits, config, coo, dense, voxelizer};
@@ -49,7 +49,7 @@ fn decode(dtype: Dtype, bytes: &[u8]) -> f64 {
     }
 }
 
-/// Checks every sweep at two resolutions in every layout, with one voxelizer for each resolution.
+/// Checks every sweep in two grids of different resolution, in every layout, with one voxelizer for each grid.
 fn check(sweeps: &[TestCloud], field: &str, grids: [(f32, f32, [usize; 3]); 2]) {
     let names = ["occupancy", "count", "mean_x", "mean_y", "mean_z"].map(str::to_owned);
     let more = ["mean", "max", "min"].map(|kind| format!("{kind}_{field}"));

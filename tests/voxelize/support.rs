@@ -1,4 +1,4 @@
-//! Clouds as lists of numbers, and runs of the voxelizer with all of its output.
+//! Test clouds as lists of numbers, and helpers that voxelize them and return all of the output.
 
 use super::backend::placement;
 use half::{bf16, f16};
@@ -6,7 +6,7 @@ use robocache::device::Dtype;
 use robocache::ops::voxelize::{GatheredGrid, VoxelCounters, VoxelInput, VoxelLayout, VoxelizeConfig, Voxelizer};
 use robocache::stream::{Cells, Message, Payload};
 
-/// Column of a cloud: its values are rounded to the type `dtype`.
+/// Column of a cloud. The values are rounded to the type `dtype` when they are used.
 #[derive(Clone, Debug)]
 pub struct Column {
     pub name: String,
@@ -19,7 +19,7 @@ pub struct TestCloud {
     pub columns: Vec<Column>,
 }
 
-/// Encodes a value in a type. Returns the bytes, and the value that they stand for, exact where float64 holds it.
+/// Encodes a value in a type. Returns its bytes, and the value that the bytes stand for.
 pub fn encode(dtype: Dtype, value: f64) -> (Vec<u8>, f64) {
     macro_rules! as_type {
         ($($dtype:ident $T:ty),*) => {
@@ -34,7 +34,7 @@ pub fn encode(dtype: Dtype, value: f64) -> (Vec<u8>, f64) {
 }
 
 impl TestCloud {
-    /// Makes points of float32 fields: x, y, z and others.
+    /// Makes a cloud with a float32 column for each of `names`, such as x, y and z, from one array of values per point.
     pub fn new<const C: usize>(names: [&str; C], points: &[[f64; C]]) -> Self {
         let column = |(i, name): (usize, &str)| Column {
             name: name.to_owned(),
@@ -50,13 +50,13 @@ impl TestCloud {
         Self::new(["x", "y", "z"], points)
     }
 
-    /// Changes the type of a column; the numbers stay.
+    /// Changes the type of a column. Its values stay, and are rounded when they are used.
     pub fn with_type(mut self, name: &str, dtype: Dtype) -> Self {
         self.columns.iter_mut().find(|c| c.name == name).unwrap().dtype = dtype;
         self
     }
 
-    /// Keeps the first `columns` columns alone.
+    /// Keeps only the first `columns` columns.
     #[allow(dead_code)]
     pub fn first_columns(mut self, columns: usize) -> Self {
         self.columns.truncate(columns);
@@ -67,7 +67,7 @@ impl TestCloud {
         self.columns[0].values.len()
     }
 
-    /// Selects the points of these indices, in this order.
+    /// Returns a cloud of the points at `indices`, in that order.
     pub fn select(&self, indices: &[usize]) -> Self {
         let mut selected = self.clone();
         for column in &mut selected.columns {
@@ -76,7 +76,7 @@ impl TestCloud {
         selected
     }
 
-    /// Values of a column, as rounded to its type.
+    /// Returns the values of a column, rounded to its type.
     pub fn column(&self, name: &str) -> Vec<f64> {
         let column = self.columns.iter().find(|c| c.name == name).unwrap();
         column.values.iter().map(|v| encode(column.dtype, *v).1).collect()
@@ -115,13 +115,13 @@ impl TestCloud {
     }
 }
 
-/// The whole output of a run, bit for bit.
+/// All outputs of the voxelizer for one grid, as bits that can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub counters: VoxelCounters,
     pub unusable: Vec<u64>,
     pub coords: Vec<[i32; 3]>,
-    /// The bits of the features, by rows.
+    /// Bits of the float32 features of each occupied cell.
     pub features: Vec<Vec<u32>>,
 }
 
@@ -134,12 +134,12 @@ impl Output {
     }
 }
 
-/// Makes a voxelizer on the device that the module `backend` chooses.
+/// Makes a voxelizer with the placement that the module `backend` returns.
 pub fn voxelizer(config: &VoxelizeConfig) -> Voxelizer {
     Voxelizer::new(config, &placement()).unwrap()
 }
 
-/// Makes the grid of clouds in memory that had other bytes before. Panics if a cloud is refused.
+/// Makes one grid of `clouds` in `out`, whose memory is filled with 0xaa first. Panics if a cloud is refused.
 pub fn gather<'a>(
     voxelizer: &'a mut Voxelizer,
     clouds: &'a [(usize, &'a Message)],
@@ -181,7 +181,7 @@ pub fn coo(voxelizer: &mut Voxelizer, clouds: &[(usize, &Message)]) -> Output {
     }
 }
 
-/// Makes the dense float32 output of clouds.
+/// Makes one dense float32 grid of `clouds`. Returns the counters and the values.
 pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<f32>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Dense,
@@ -193,7 +193,7 @@ pub fn dense(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCou
     (counters, out.columns()[0].data.as_slice().to_vec())
 }
 
-/// Makes the bitmap of clouds.
+/// Makes one grid of `clouds` in the layout `bits`. Returns the counters and the bytes.
 pub fn bits(config: &VoxelizeConfig, clouds: &[(usize, &Message)]) -> (VoxelCounters, Vec<u8>) {
     let config = VoxelizeConfig {
         layout: VoxelLayout::Bits,

@@ -1,5 +1,5 @@
-//! Random batches of trajectories for the benchmarks. Samples have a fixed rate, each up to half a period late; targets ascend and
-//! lie anywhere between the first sample and the last. The same seed always gives the same batch.
+//! Random batches of trajectories for the benchmarks. Samples have a fixed rate, with a random delay of up to half a period.
+//! Targets ascend, at random times between the first and the last sample. The same seed always gives the same batch.
 
 use crate::random::Random;
 use half::{bf16, f16};
@@ -11,17 +11,17 @@ use std::ops::Range;
 
 /// Offset of all times, ns, so that stamps are as large as real stamps since 1970.
 pub const EPOCH_NS: i64 = 1_700_000_000_000_000_000;
-/// Time from the first to the last sample of a trajectory, about, ns.
+/// Approximate time from the first to the last sample of a trajectory, ns.
 pub const SPAN_NS: i64 = 5_000_000_000;
 
-/// Number of random values of a batch; further values repeat them, since random values take long to make.
+/// Number of random values that are generated for a batch. Larger batches repeat them, since generating random values is slow.
 const DIFFERENT_VALUES: usize = 1 << 20;
 
-/// Largest number of channel groups in a sample. Channels in no group are interpolated linearly.
+/// Maximum number of channel groups in a sample. The remaining channels are interpolated linearly.
 const MOST_GROUPS: usize = 8;
 
-/// Divides the `dim` channels of a sample into groups for a mode, each with as many channels as the mode takes, such as 4 for
-/// slerp. Channels left over are a linear group at the end.
+/// Divides the `dim` channels of a sample into groups of the size that the mode needs, such as 4 for slerp. The remaining
+/// channels are a linear group at the end.
 pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolation)> {
     let Some(width) = mode.width() else {
         return vec![(0..dim, mode)];
@@ -34,7 +34,8 @@ pub fn groups(mode: Interpolation, dim: usize) -> Vec<(Range<usize>, Interpolati
     groups
 }
 
-/// Makes the configuration of `resample` that interpolates samples of `dim` values in a mode, in [`groups`].
+/// Makes the configuration of `resample` that interpolates samples of `dim` values by `mode`, in the channel groups
+/// of [`groups`].
 pub fn rules(mode: Interpolation, dim: usize) -> ResampleConfig {
     let group = |(channels, mode): (Range<usize>, Interpolation)| ChannelGroupConfig {
         channels: [channels.start, channels.end],
@@ -92,7 +93,7 @@ pub fn targets(random: &mut Random, count: usize, first: i64, last: i64) -> Vec<
     targets
 }
 
-/// Random values in -1..1 as bytes of the type `dtype`; they repeat after [`DIFFERENT_VALUES`].
+/// Makes `count` random values in -1..1, as bytes of the type `dtype`. They repeat after [`DIFFERENT_VALUES`] values.
 pub fn values(random: &mut Random, count: usize, dtype: Dtype) -> Vec<u8> {
     let different = count.min(DIFFERENT_VALUES);
     let mut next = || random.unit() * 2.0 - 1.0;
@@ -115,7 +116,7 @@ pub fn bytes<T: bytemuck::Pod>(values: impl Iterator<Item = T>) -> Vec<u8> {
     bytemuck::cast_slice(&values.collect::<Vec<T>>()).to_vec()
 }
 
-/// Makes a random batch as the message that a node `resample` gets, with columns in `memory`.
+/// Makes a random batch as the message that a node `resample` receives, with columns in the host memory `memory`.
 pub fn message(shape: &Shape, seed: u64, memory: &HostMemory) -> Message {
     let mut random = Random::new(seed);
     let (mut times, mut wanted) = (Vec::new(), Vec::new());
@@ -151,8 +152,8 @@ fn add(message: &mut Message, name: &str, dtype: Dtype, bytes: &[u8]) {
     column.offsets.extend((0..=rows).map(|row| (row * len / rows) as i32));
 }
 
-/// Number of bytes that a call on a batch reads or writes, each counted once: samples that a target needs, with their times, and
-/// all targets, resampled values and masks.
+/// Number of bytes that a call on a batch reads or writes, each counted once: needed samples and their times, and all targets,
+/// resampled values and masks.
 pub fn touched_bytes(shape: &Shape, times: &[i64], targets: &[i64]) -> usize {
     let row = shape.dim * shape.dtype.size();
     let needed: usize = (0..shape.rows)

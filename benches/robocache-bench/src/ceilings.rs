@@ -1,4 +1,4 @@
-//! Measures the ceilings of the machine, with which the other rows are compared: rates of copies and of clearing memory, and the
+//! Measures the limits of the machine, with which the other results are compared: rates of copying and clearing memory, and the
 //! time of an empty kernel.
 
 use crate::rows::{Rows, Scope};
@@ -28,7 +28,8 @@ const PINNED: usize = 16;
 /// Number of bytes that all devices together copy in each direction.
 const SHARED_BYTES: usize = 128 << 20;
 
-/// Measures the rate at which several devices together read and write page-locked host memory, each in two streams at once.
+/// Measures the rate at which several devices together read and write page-locked host memory. Each device copies in two
+/// streams at once.
 pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), DeviceFault> {
     let bytes = SHARED_BYTES / gpus.len();
     // Device memory with a stream of its own, and page-locked memory, for the copies in one direction.
@@ -61,7 +62,7 @@ pub fn shared(rows: &mut Rows, gpus: &[Gpu], backend: &str) -> Result<(), Device
     Ok(())
 }
 
-/// Measures the ceilings of one device. `rows` compares rows that are added later with the device's copy rate.
+/// Measures the limits of one device. Stores the device's copy rate in `rows`, which compares later results with it.
 pub fn measure(rows: &mut Rows, gpu: &Gpu) -> Result<(), DeviceFault> {
     let budget = Budget::new(None);
     let buffers = |count: usize, bytes: usize| {

@@ -7,19 +7,20 @@ use robocache::ops::voxelize::{CpuVoxelizer, VoxelLayout, VoxelizeConfig};
 use robocache::stream::{Cells, Message};
 use std::error::Error;
 
-/// Sizes of a call: number of clouds, of beams and columns in each cloud, and of cells along each axis of a grid (`side`).
+/// Sizes of one call of voxelize: number of clouds, of beams and columns in each cloud, and of cells along each axis of a
+/// grid (`side`).
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub clouds: usize,
     pub beams: usize,
     pub columns: usize,
     pub side: usize,
-    /// True for points anywhere in the grid instead of sweeps of a room. Hardly two of these points are in one cell, and
-    /// consecutive points are in distant cells.
+    /// True for points at random places of the grid, false for lidar sweeps of a room. Random points hardly ever share a cell,
+    /// and consecutive ones are in distant cells.
     pub is_uniform: bool,
 }
 
-/// Sizes that are compared with peers: one sweep first, then batches of sweeps, then batches of uniform points.
+/// Sizes at which robocache is compared with other libraries: one sweep, then batches of sweeps, then batches of random points.
 pub const SHAPES: [Shape; 7] = [
     shape(1, 128, 1024, 256),
     shape(8, 32, 128, 64),
@@ -29,7 +30,7 @@ pub const SHAPES: [Shape; 7] = [
     shape(32, 64, 256, 128).uniform(),
     shape(64, 64, 1024, 256).uniform(),
 ];
-/// Number of different clouds of a shape, which calls use in turn.
+/// Number of different clouds of a shape. Calls use them in turn.
 pub const SWEEPS: usize = 8;
 
 /// Size of a point's x, y, z, bytes.
@@ -67,7 +68,7 @@ impl Shape {
         self.side.pow(3)
     }
 
-    /// Name of the clouds and the grid in the output rows.
+    /// Name of the clouds and the grid in the benchmark's output.
     pub fn config(&self, layout: VoxelLayout) -> String {
         let side = self.side;
         let what = match self.clouds {
@@ -102,9 +103,9 @@ impl Shape {
     }
 }
 
-/// Number of bytes that a repeated call reads or writes, each counted once: all points, and the written part of the output. Of a
-/// dense grid a call writes the 32-byte sectors with points, and clears the sectors of the last call. Of `bits` it writes the
-/// whole grid, and of `coo` the rows of the voxels.
+/// Number of bytes that a repeated call reads or writes, each counted once: all points, and the written part of the output. In
+/// a dense grid a call writes the 32-byte sectors with points, and clears the sectors of the call before. In `bits` it writes
+/// the whole grid, in `coo` the rows of the occupied cells.
 pub fn touched_bytes(shape: &Shape, layout: VoxelLayout, sweeps: &[Message]) -> Result<usize, Box<dyn Error>> {
     const SECTOR_BYTES: usize = 32;
     let mut voxelizer = CpuVoxelizer::new(&shape.voxelize(VoxelLayout::Bits)?)?;
@@ -160,12 +161,12 @@ pub fn sweeps(shape: &Shape, memory: &HostMemory) -> Vec<Message> {
     (0..SWEEPS).map(|step| tensor(&points(step), memory)).collect()
 }
 
-/// Index in [`sweeps`] of the cloud that is number `cloud` in a call, if the call uses the set of inputs number `set`.
+/// Returns the index in [`sweeps`] of cloud number `cloud` of a call that uses input set number `set`.
 pub fn sweep_of(set: usize, cloud: usize) -> usize {
     (set + cloud) % SWEEPS
 }
 
-/// Host memory for the grids of a call, in one layout; buffers of the other layouts are empty.
+/// Host memory for the output grids of a call, in one layout. The buffers of the other layouts are empty.
 pub struct Output {
     pub dense: HostBuf,
     pub bits: HostBuf,

@@ -1,8 +1,8 @@
-//! Measures the cost of host memory that is not page-locked. The same work is done with both kinds of memory in turn, so that
+//! Measures what it costs that host memory is pageable, not page-locked. Calls with both kinds of memory alternate, so that
 //! other load on the machine affects both alike.
 //!
-//! A node's input messages are page-locked, and its outputs are in dora's memory, which is not: `to pageable`. Arrays of a program
-//! are `pageable` on both sides.
+//! Rows named `to pageable` have page-locked inputs and pageable outputs, as a node has: its outputs are in dora's memory. Rows
+//! named `pageable` have both in pageable memory, as a program has its arrays.
 
 use crate::batch::Shape as Batch;
 use crate::clouds::{self, Output, SWEEPS, Shape};
@@ -45,17 +45,17 @@ const WAYS: [Way; 3] = [
     },
 ];
 
-/// Sizes of copies, bytes: from less than a bitmap of 256^3, which is about as large as the room's sparse voxels, to a dense
-/// grid of 256^3.
+/// Sizes of the measured copies, bytes: 256 KiB, a bitmap of 256^3 cells, 16 MiB, and a dense float32 grid of 256^3 cells.
 const COPIED_BYTES: [usize; 4] = [256 << 10, GRID_BYTES, 16 << 20, 64 << 20];
 const GRID_BYTES: usize = 2 << 20;
-/// Shapes of one cloud, of which the first that the run wants is measured: the room, or for `--quick` a small room.
+/// Shapes of the measured cloud: the full room, or with `--quick` the small room.
 const ROOMS: [Shape; 2] = [clouds::SHAPES[0], SMALL_ROOM];
 const SMALL_ROOM: Shape = Shape {
     clouds: 1,
     ..clouds::SHAPES[1]
 };
-/// Number of output buffers that calls use in turn, since dora's shared-memory buffers have changing addresses as well.
+/// Number of output buffers that calls use in turn: dora's shared-memory buffers change their address from message to
+/// message, too.
 const OUTPUTS: usize = 4;
 
 const BATCHES: [Batch; 5] = [
@@ -79,7 +79,7 @@ const fn batch(rows: usize, samples: usize, targets: usize, dim: usize, dtype: D
 type Called = Result<(), Box<dyn Error>>;
 type Call<'a> = Box<dyn FnMut(usize) -> Called + 'a>;
 
-/// Measures single copies, and batches of trajectories, on the device; nothing without a device.
+/// Measures single copies, and batches of trajectories, on the device. Does nothing without a device.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     for bytes in COPIED_BYTES.into_iter().filter(|&bytes| timing::is_wanted(bytes)) {
@@ -91,7 +91,7 @@ pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// Measures voxel grids of clouds, without a pause and at the rate of a lidar; nothing without a device.
+/// Measures voxel grids of clouds on the device, without pauses and at the rate of a lidar. Does nothing without a device.
 pub fn grids(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     let Some(room) = ROOMS.into_iter().find(|room| timing::is_wanted(room.cells())) else {
@@ -114,8 +114,8 @@ fn memory(gpu: &Gpu, is_page_locked: bool) -> HostMemory {
     }
 }
 
-/// Times several calls in turn, and adds an output row for each. A call is its name in the row and a function that gets the number
-/// of the run.
+/// Times several calls, one of each per round, and adds an output row for each. An item of `calls` is the name of the row, and
+/// a function that gets the index of the round.
 fn add(rows: &mut Rows, op: &str, pace: Pace, bytes: usize, calls: Vec<(String, Call<'_>)>) -> Called {
     let mut result = Ok(());
     let (names, mut calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
@@ -131,7 +131,7 @@ fn add(rows: &mut Rows, op: &str, pace: Pace, bytes: usize, calls: Vec<(String, 
     Ok(())
 }
 
-/// Measures single copies to the device and from it, each of which is waited for.
+/// Measures single copies to the device and back. Each copy is waited for.
 fn copies(rows: &mut Rows, gpu: &Gpu, bytes: usize, pace: Pace) -> Result<(), Box<dyn Error>> {
     let mut device = DeviceBuf::new(gpu, &Budget::new(None));
     device.reserve(bytes)?;
@@ -185,8 +185,8 @@ fn grids_of(rows: &mut Rows, gpu: &Gpu, room: &Shape, layout: VoxelLayout, pace:
     add(rows, "voxelize", pace, bytes, calls)
 }
 
-/// Measures batches of trajectories with each combination of memories, from the message to the output. Two more rows have parts of
-/// the work: reading the message, and the copies in both directions at once.
+/// Measures batches of trajectories with each combination of memories, from the message to the output. Two more rows measure
+/// parts of this work: reading the message, and the copies in both directions at once.
 fn batches(rows: &mut Rows, gpu: &Gpu, shape: &Batch) -> Result<(), Box<dyn Error>> {
     let rules = ResampleConfig::default();
     let (locked, bytes) = resample::sets(shape, &memory(gpu, true));
@@ -246,7 +246,8 @@ fn batches(rows: &mut Rows, gpu: &Gpu, shape: &Batch) -> Result<(), Box<dyn Erro
     add(rows, "resample", Pace::AtOnce, bytes, calls)
 }
 
-/// Device memory with its stream, and page-locked host memory, for each direction of copies.
+/// Buffers for copies in both directions at once: for each direction, device memory with a stream of its own, and page-locked
+/// host memory.
 struct BothWays {
     up: (DeviceBuf, PinnedBuf),
     down: (DeviceBuf, PinnedBuf),

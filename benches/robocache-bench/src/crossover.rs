@@ -1,5 +1,5 @@
-//! Measures small to large work on the CPU and on a device, which shows the size from which a device is faster, and the gain by
-//! several devices. Times are from the message to the output in host memory.
+//! Measures an operation at growing sizes on the CPU and on a device, to find the size from which a device is faster. Also
+//! measures the gain by several devices. Times are from the input message to the output in host memory.
 
 use crate::batch::Shape;
 use crate::memory;
@@ -71,7 +71,7 @@ pub fn voxelize(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Measures a batch that is shared among 1, 2 and 4 devices, as far as they exist; nothing with fewer than two devices.
+/// Measures a batch that is divided among 1, 2 and 4 devices, as far as they exist. Does nothing with fewer than two devices.
 pub fn sharded(rows: &mut Rows) -> Result<(), Box<dyn Error>> {
     let devices = device_count(Kind::Cuda).unwrap_or(0);
     if devices < 2 {

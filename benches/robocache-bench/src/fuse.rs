@@ -1,5 +1,5 @@
-//! Measures align and fuse: a batch of windows for training, and the single observation of a live robot. On a device every
-//! observation must really be made there: a fall back to the CPU is an error.
+//! Measures align and fuse: a batch of windows for training, and the single observation of a live robot. If an observation for
+//! the device is made on the CPU instead, the benchmark fails.
 
 use crate::batch::{self, EPOCH_NS};
 use crate::fuse_batch::{self, BATCH, batch_config};
@@ -23,13 +23,13 @@ const LIVE_WARM_UP_NS: i64 = 2_000_000_000;
 /// Period, ns, and number of values of each stream of a live robot: camera features at 30 Hz, proprioception at 500 Hz, a wrench
 /// at 1 kHz.
 const LIVE_STREAMS: [(i64, usize); 3] = [(33_333_333, 128), (2_000_000, 15), (1_000_000, 6)];
-/// Offset of all stamps, ns, so that each target is between two samples. Without an offset, targets are at samples of the faster
-/// streams.
+/// Offset of all stamps, ns, which puts each target between two samples. Without it, targets coincide with samples of the
+/// faster streams.
 const BETWEEN_NS: i64 = 700_000;
-/// Number of different samples of a stream, which repeat, so that values differ from sample to sample.
+/// Number of different samples of a stream, which are sent again and again. They make the values differ from sample to sample.
 const DIFFERENT_SAMPLES: usize = 97;
 
-/// Makes the timeline of one window of the batch, with all of its samples, and the last target that is due.
+/// Makes the timeline of one window of the batch, with all of its samples. Also returns the last target that is due.
 fn window(seed: u64) -> Result<(Timeline, Target), Box<dyn Error>> {
     let (_, rows, streams) = BATCH;
     let rate_hz = rows as f64 / (batch::SPAN_NS as f64 / 1e9);
@@ -118,11 +118,11 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     gpu.map_or(Ok(()), |gpu| fuse_batch::modes(rows, gpu))
 }
 
-/// Types and numbers of values of large samples that are on the device already, such as from another operation. They are the
-/// bits of a voxel grid of 512 x 512 x 40, and 2 M floats.
+/// Element types and numbers of values of large samples that are in device memory already, such as outputs of another
+/// operation. They are the bits of a voxel grid of 512 x 512 x 40, and 2 M floats.
 const LARGE_SAMPLES: [(Dtype, usize); 2] = [(Dtype::UInt8, 512 * 512 * 40 / 8), (Dtype::Float32, 1 << 21)];
 
-/// Measures the push of a sample that is on the device already: a copy within the device to the history of its stream.
+/// Measures the push of a sample that is in device memory already: a copy within the device, to the history of its stream.
 fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const SETS: usize = 8;
     for (dtype, dim) in LARGE_SAMPLES {
@@ -164,8 +164,8 @@ fn take(rows: &mut Rows, gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Launches the kernels of `fuse` a few times for a profiler. They make the shortest window in float32 and float16 and the longest
-/// window, and take samples that are on the device already.
+/// Launches the kernels of `fuse` a few times for a profiler. They make the shortest window in float32 and float16 and the
+/// longest window, and copy samples that are in device memory already.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     const OBSERVATIONS: usize = 4;
     let [shortest, .., longest] = LIVE_WINDOWS;
@@ -190,7 +190,7 @@ pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A way to make the observations of a live robot.
+/// Implementation that makes the observations of a live robot: the CPU code alone, or an aligner.
 trait Fuser {
     fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<(), Box<dyn Error>>;
 
@@ -275,8 +275,8 @@ fn live_rules_with(window: usize, dtype: Dtype, proprio: &str) -> Result<AlignCo
     ))
 }
 
-/// Plays ten seconds of a live robot with all stamps shifted by `offset_ns`, or until there are `most` observations. Returns the
-/// time of each observation after the warm-up, us, from the arrival of the sample that makes the observation due.
+/// Feeds ten seconds of a live robot to `fuser`, with all stamps shifted by `offset_ns`, until there are `most` observations.
+/// Returns the time of each observation after the warm-up, us, from the arrival of the sample that makes the observation due.
 fn play(mut fuser: impl Fuser, config: &AlignConfig, offset_ns: i64, most: usize) -> Result<Vec<f64>, Box<dyn Error>> {
     let samples = LIVE_STREAMS.map(|(_, dim)| {
         let values = (0..DIFFERENT_SAMPLES * dim).map(|i| (i as f32 * 0.37).sin());

@@ -1,5 +1,5 @@
-//! Measures a batch of windows on a device, from samples that are on the device already. The values of the first set must have
-//! the bits of the CPU's.
+//! Measures fusing a batch of windows on a device, from samples that are in device memory already. The results of the first
+//! input set must equal the CPU's, bit for bit.
 
 use crate::batch::{self, Shape};
 use crate::random::Random;
@@ -34,14 +34,15 @@ pub fn batch_config() -> String {
     )
 }
 
-/// One set of inputs: the targets of all windows, and each modality's sizes, times and values.
+/// One input set: the targets of all windows, ns, and each modality's sizes, times and values. The benchmark uses several sets
+/// in turn.
 struct Windows {
     targets: Vec<i64>,
     streams: Vec<(Shape, Vec<i64>, Vec<u8>)>,
 }
 
-/// Index of the targets among the parts of a set's device memory. The parts after it are the fused values, validity, ages, and the
-/// times and values of each modality.
+/// Index of the buffer with the targets in a set's device memory. The buffers after it hold the fused values, validity, ages,
+/// and the times and values of each modality.
 const TARGETS: usize = 0;
 const OUT: usize = 1;
 const VALID: usize = 2;
@@ -90,7 +91,8 @@ impl Windows {
         targets + ages + each.sum::<usize>()
     }
 
-    /// Computes the expected values on the CPU: each modality resampled separately, the results side by side in each row.
+    /// Computes the expected values on the CPU: resamples each modality separately, and joins the results side by side in
+    /// each row.
     fn expected(&self, modes: Modes) -> Result<Vec<u8>, Box<dyn Error>> {
         let (windows, rows, _) = BATCH;
         let mut each = Vec::new();
@@ -106,7 +108,7 @@ impl Windows {
     }
 }
 
-/// All sets of inputs and outputs in the memory of a device.
+/// Device memory of all input and output sets, which calls use in turn.
 struct OnDevice {
     slab: Slab,
     first: Windows,
@@ -136,13 +138,13 @@ impl OnDevice {
         Ok(Self { slab, first, sets })
     }
 
-    /// Makes the operation on each set, ready to launch.
+    /// Makes a [`FuseBatch`] for each input and output set, ready to launch.
     fn fusers(&self, gpu: &Gpu, modes: Modes) -> Result<Vec<FuseBatch<'_>>, DeviceFault> {
         (0..self.sets).map(|set| fuser(gpu, &self.slab, set, modes)).collect()
     }
 }
 
-/// Launches the batch once for each set, for a profiler.
+/// Launches the batch once with each input and output set, for a profiler.
 pub fn launch(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     for fuser in OnDevice::new(gpu)?.fusers(gpu, LINEAR)? {
         // SAFETY: the slab outlives the launches, and its parts have the sizes that the fusers were given.

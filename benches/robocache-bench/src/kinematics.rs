@@ -1,4 +1,4 @@
-//! Measures kinematics of many rows on a device. The results must have the bits of the CPU's.
+//! Measures kinematics of many rows on a device. The results must equal the CPU's, bit for bit.
 
 use crate::random::Random;
 use crate::rows::{Rows, Scope};
@@ -45,7 +45,7 @@ fn panda() -> Result<Chain, Box<dyn Error>> {
     Ok(Chain::from_urdf(&urdf, "panda", "link0", "hand")?)
 }
 
-/// Measures poses, Jacobians and inverse kinematics on the device, in float32 and float64; nothing without a device.
+/// Measures poses, Jacobians and inverse kinematics on the device, in float32 and float64. Does nothing without a device.
 pub fn measure(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     let chain = panda()?;
@@ -137,7 +137,7 @@ fn forward<R: Real + Primitive>(rows: &mut Rows, gpu: &Gpu, chain: &Chain, count
     Ok(())
 }
 
-/// View of the device memory of inverse kinematics: targets, their answers, and the branch numbers of trajectories.
+/// View of the device memory of inverse kinematics: target poses, the solutions, and the branch numbers of trajectories.
 struct Answers<'a> {
     slab: &'a Slab,
     count: usize,

@@ -53,7 +53,8 @@ use std::time::Instant;
 
 type Part = fn(&mut Rows, Option<&Gpu>) -> Result<(), Box<dyn Error>>;
 
-/// Parts of the benchmark by name, in the order in which they run. Rows after the ceilings are compared with the ceilings.
+/// Parts of the benchmark by name, in the order in which they run. Results after `ceilings` are compared with the device's
+/// copy rate.
 const PARTS: [(&str, Part); 12] = [
     ("ceilings", |rows, gpu| {
         gpu.map_or(Ok(()), |gpu| Ok(ceilings::measure(rows, gpu)?))

@@ -1,4 +1,5 @@
-//! Launches every kernel a few times, at the sizes of the comparison with peers, for a profiler. Nothing is timed or checked here.
+//! Launches every kernel a few times for a profiler, at the sizes at which robocache is compared with other libraries. Nothing
+//! is timed or checked.
 
 use crate::rows::Rows;
 use crate::voxelize_device::OnDevice;
@@ -12,11 +13,11 @@ use robocache::ops::voxelize::gpu::GpuVoxelizer;
 use robocache::stream::Message;
 use std::error::Error;
 
-/// Largest number of cells in the grids of a call, since a profiler saves all memory of a kernel before it launches it again.
+/// Maximum number of cells in the grids of a call. A profiler saves all memory of a kernel before it launches the kernel again.
 const MOST_CELLS: usize = 1 << 26;
 
-/// Types and numbers of values of samples beyond those of the comparison with peers. Some are of other types, and some can't be
-/// read 16 bytes at a time.
+/// Element types and numbers of values of further samples to resample, beside those that are compared with other libraries.
+/// Samples of 7 values, for example, can't be read 16 bytes at a time.
 const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::Float32, 6),
     (Dtype::Float32, 7),
@@ -32,12 +33,12 @@ const OTHER_SAMPLES: [(Dtype, usize); 12] = [
     (Dtype::BFloat16, 7),
 ];
 
-/// Number of grids of each shape, each of which is made twice.
+/// Number of grids that are made of each shape. Each grid is made twice.
 const GRIDS: usize = 2;
 
 const LAYOUTS: [VoxelLayout; 3] = [VoxelLayout::Dense, VoxelLayout::Bits, VoxelLayout::Coo];
 
-/// Launches all kernels; nothing without a device.
+/// Launches all kernels. Does nothing without a device.
 pub fn launch(_: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let Some(gpu) = gpu else { return Ok(()) };
     timing::be_quick();
@@ -78,7 +79,7 @@ fn resample(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
     Ok(gpu.synchronize()?)
 }
 
-/// Resamples batches in host memory, by the kernels that drop and count samples that are not finite.
+/// Resamples batches in host memory. This uses the kernels that drop and count samples that are not finite.
 fn resample_from_host(gpu: &Gpu, shape: &batch::Shape) -> Result<(), Box<dyn Error>> {
     let mut resampler = GpuResampler::new(&ResampleConfig::default(), gpu, None)?;
     for set in &mut resample::sets(shape, &HostMemory::page_locked(gpu)).0 {
@@ -100,7 +101,7 @@ fn voxelize(gpu: &Gpu, shape: &clouds::Shape, sweeps: &[Message]) -> Result<(), 
     Ok(())
 }
 
-/// Makes a copy of a cloud of x, y and z with more columns, which are 0.
+/// Copies a cloud of x, y and z into one with `COLUMNS` columns. The added columns are 0.
 fn widen<const COLUMNS: usize>(sweep: &Message) -> Message {
     let coordinates = sweep.columns()[0].values().as_slice::<f32>();
     let widened = coordinates.chunks_exact(3).map(|xyz| {

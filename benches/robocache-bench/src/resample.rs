@@ -1,4 +1,5 @@
-//! Measures resampling of batches of trajectories, on the CPU and on a device. The device's values must have the bits of the CPU's.
+//! Measures resampling of batches of trajectories, on the CPU and on a device. The device's values must equal the CPU's, bit
+//! for bit.
 
 use crate::batch::{self, Shape};
 use crate::memory;
@@ -22,10 +23,10 @@ const SHAPES: [(usize, usize, usize, usize); 5] = [
     (1024, 512, 512, 128),
 ];
 
-/// Number of sets of the smallest batch that fit into the L2 cache.
+/// Number of input and output sets of the smallest batch that fit into the L2 cache together.
 const SETS_IN_CACHE: usize = 8;
 
-/// Sizes of the batches that are compared with peers, in bfloat16 and float32.
+/// Sizes of the batches that are compared with other libraries, in bfloat16 and float32.
 pub fn shapes() -> impl Iterator<Item = Shape> {
     [Dtype::BFloat16, Dtype::Float32].into_iter().flat_map(|dtype| {
         SHAPES.map(|(rows, samples, targets, dim)| Shape {
@@ -45,8 +46,8 @@ pub struct Set {
     pub valid: HostBuf,
 }
 
-/// Makes the sets of inputs and outputs that calls use in turn. Returns them, and the number of bytes that a call on the first set
-/// touches.
+/// Makes the input and output sets that calls use in turn. Also returns the number of bytes that a call on the first set reads
+/// or writes.
 pub fn sets(shape: &Shape, memory: &HostMemory) -> (Vec<Set>, usize) {
     let set = |seed| {
         let (mut values, mut valid) = (HostBuf::new(memory), HostBuf::new(memory));
@@ -114,7 +115,7 @@ fn one_shape(rows: &mut Rows, gpu: Option<&Gpu>, shape: &Shape) -> Result<(), Bo
 /// Indices in [`SHAPES`] of the batches in which the modes of interpolation are compared.
 const MODE_SHAPES: [usize; 3] = [0, 1, 3];
 
-/// Measures every mode of interpolation in float32, on the CPU, and on the device if the device has the mode.
+/// Measures every mode of interpolation in float32, on the CPU, and on the device if it supports the mode.
 pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     let shapes: Vec<Shape> = shapes().filter(|shape| shape.dtype == Dtype::Float32).collect();
     let shapes = MODE_SHAPES.map(|at| shapes[at]);
@@ -140,7 +141,8 @@ pub fn modes(rows: &mut Rows, gpu: Option<&Gpu>) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times `run` on each set in turn, us, from the message to the output in host memory. A target that is not valid is an error.
+/// Times `run` on each input and output set in turn, us, from the message to the output in host memory. Fails if a target is
+/// not valid.
 pub fn host(
     sets: &mut [Set],
     mut run: impl FnMut(&Trajectories<'_>, &mut [u8], &mut [u8]) -> Result<ResampleCounters, DeviceFault>,
@@ -180,7 +182,7 @@ fn check(expected: &[u8], actual: &[u8]) -> Result<(), Box<dyn Error>> {
     Err("the device's values are not the CPU's".into())
 }
 
-/// All sets of inputs and outputs in the memory of a device.
+/// Device memory of all input and output sets, which calls use in turn.
 pub struct OnDevice {
     slab: Slab,
     sets: usize,
@@ -217,7 +219,7 @@ impl OnDevice {
         Ok(Self { slab, sets })
     }
 
-    /// Returns the batch of each set, ready to launch.
+    /// Returns the batch of each input and output set, ready to launch.
     pub fn batches(&self, shape: &Shape) -> Result<Vec<DeviceBatch<'_>>, SliceError> {
         let (samples, targets) = (shape.rows * shape.samples, shape.rows * shape.targets);
         let batch = |set| {

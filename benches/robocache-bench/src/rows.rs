@@ -1,17 +1,18 @@
-//! The output of the benchmark: a row of figures is a line of JSON. `main.rs` describes the keys.
+//! Output of the benchmark: each result is a row, a line of JSON. `main.rs` describes the keys.
 
 use crate::timing::{Times, percentile};
 
 /// The part of an operation that is timed.
 #[derive(Clone, Copy)]
 pub enum Scope {
-    /// The work on the device only, with inputs and outputs in its memory: the time of a graph, divided by its launches.
+    /// Work on the device only, with inputs and outputs in device memory: the time of a CUDA graph, divided by the number of
+    /// its calls.
     Device,
     /// The whole operation, from a message in host memory to an output in host memory.
     Host,
 }
 
-/// Printer of rows. It keeps the device's copy rate, with which later rows are compared.
+/// Printer of result rows. It stores the device's copy rate, with which later rows are compared.
 #[derive(Default)]
 pub struct Rows {
     copy_gbps: Option<f64>,

@@ -1,9 +1,10 @@
-//! Point clouds: a room with pillars, as a spinning lidar sees it, and points anywhere. `gpu_peers/scene.py` makes the same sweeps.
+//! Point clouds: a room with pillars, as a spinning lidar sees it, and points at random places. `gpu_peers/scene.py` makes the
+//! same sweeps.
 
 use crate::random::Random;
 
-/// Makes the points of a lidar's sweep, m, `columns` times `beams` in firing order, after the sensor has moved `step` times. The
-/// room has walls, floor, ceiling and pillars.
+/// Makes the points of a lidar's sweep of a room, m: `columns` times `beams` points in firing order. The sensor has moved
+/// `step` times before. The room has walls, floor, ceiling and pillars.
 pub fn sweep(step: usize, beams: usize, columns: usize) -> Vec<[f32; 3]> {
     let mut random = Random::new(step as u64);
     let (cx, cy) = (0.4 * step as f32, -0.3 * step as f32);

@@ -5,7 +5,7 @@ use robocache::device::gpu::{Budget, DeviceBuf, DeviceFault, DeviceSlice, Gpu, S
 
 const ALIGNMENT: usize = 256;
 
-/// One allocation that holds a number of sets. Each set has the same parts, such as times and values, with the same sizes.
+/// One device allocation that is divided into sets. Each set has the same buffers, called parts, such as times and values.
 pub struct Slab {
     memory: DeviceBuf,
     places: Vec<usize>,
@@ -13,7 +13,7 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// Allocates `sets` sets whose parts have `parts` bytes each, filled with zeros.
+    /// Allocates `sets` sets. `parts` are the sizes of a set's buffers, bytes. The memory is zeroed.
     pub fn new(gpu: &Gpu, sets: usize, parts: &[usize]) -> Result<Self, DeviceFault> {
         let mut stride = 0;
         let places = parts.iter().map(|part| {
@@ -28,19 +28,19 @@ impl Slab {
         Ok(Self { memory, places, stride })
     }
 
-    /// Views the first `len` elements of a part of a set as `dtype`.
+    /// Views the first `len` elements of buffer `part` of a set as `dtype`.
     pub fn slice(&self, set: usize, part: usize, dtype: Dtype, len: usize) -> Result<DeviceSlice<'_>, SliceError> {
         self.memory.slice(self.place(set, part), dtype, len)
     }
 
-    /// Copies `bytes` to the start of a part of a set, and waits for the copy.
+    /// Copies `bytes` to the start of buffer `part` of a set, and waits for the copy.
     pub fn upload(&self, set: usize, part: usize, bytes: &[u8]) -> Result<(), DeviceFault> {
         // SAFETY: the bytes are borrowed until the stream is synchronized.
         unsafe { self.memory.upload(self.place(set, part), bytes) }?;
         self.memory.gpu().synchronize()
     }
 
-    /// Waits for all work in the stream, and copies the start of a part of a set to `bytes`.
+    /// Waits for all work in the stream, and copies the start of buffer `part` of a set to `bytes`.
     pub fn download(&self, set: usize, part: usize, bytes: &mut [u8]) -> Result<(), DeviceFault> {
         // SAFETY: the bytes are borrowed until the stream is synchronized.
         unsafe { self.memory.download(self.place(set, part), bytes) }?;

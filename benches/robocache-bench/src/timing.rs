@@ -1,17 +1,19 @@
-//! Times calls. Calls use many sets of inputs and outputs in turn, so that a set has left the caches before it is used again.
+//! Timers of calls on the CPU and on a device. Calls use many sets of inputs and outputs in turn, so that a set has left the
+//! caches before it is used again.
 
 use robocache::device::gpu::{DeviceFault, Gpu};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Number of bytes that calls touch before a set of inputs and outputs is used again. The L2 cache of an H200 is a quarter of it,
-/// that of a B200 a half.
+/// Number of bytes that calls touch before a set of inputs and outputs is used again. It is about four times the L2 cache of an
+/// H200, and twice that of a B200.
 const ROTATED_BYTES: usize = 256 << 20;
 const SETS: (usize, usize) = (8, 4096);
-/// Number of touched bytes above which a call leaves nothing of the call before in any cache, so that few sets are enough.
+/// Number of touched bytes above which a call evicts the data of the call before from all caches. A few sets of inputs and
+/// outputs are enough then.
 const LARGE_SET_BYTES: usize = 128 << 20;
 const LARGE_SETS: usize = 4;
-/// Smallest number of launches in a graph, so that the time between two replays does not count.
+/// Minimum number of calls in a CUDA graph, so that the time between two replays is negligible.
 const GRAPH_LAUNCHES: usize = 64;
 
 const SPENT: Duration = Duration::from_millis(300);
@@ -20,7 +22,7 @@ const RUNS: (usize, usize) = (5, 400);
 
 static QUICK: OnceLock<bool> = OnceLock::new();
 
-/// Switches to a test instead of a measurement: from now on everything small runs a few times, and nothing large runs.
+/// Switches from measuring to a quick test: from now on small work runs a few times, and large work is skipped.
 pub fn be_quick() {
     QUICK.get_or_init(|| true);
 }
@@ -37,11 +39,11 @@ pub fn is_wanted(elements: usize) -> bool {
 /// Measured times of one operation, each in us for one call.
 pub struct Times {
     pub us: Vec<f64>,
-    /// Times on the device if no kernel starts before its predecessor has ended; empty for work of the host.
+    /// Times on the device if no kernel starts before its predecessor has ended; empty for work on the CPU.
     pub early_off: Vec<f64>,
-    /// Times by the CPU's clock of calls that are issued and waited for one by one; empty for work of the host.
+    /// Times, by the CPU's clock, of calls that are issued and waited for one by one; empty for work on the CPU.
     pub alone: Vec<f64>,
-    /// Number of sets of inputs and outputs that the calls used in turn; `None` for work of the host.
+    /// Number of input and output sets that the calls used in turn; `None` for work on the CPU.
     pub sets: Option<usize>,
 }
 
@@ -83,7 +85,8 @@ fn runs_for(one: Duration) -> usize {
     (fit as usize).clamp(RUNS.0, RUNS.1)
 }
 
-/// Times calls of `work` by the CPU's clock, us. `work` gets the index of a set; calls use the sets in turn.
+/// Times calls of `work` by the CPU's clock, us. `work` gets the index of a set of inputs and outputs; calls use the sets
+/// in turn.
 pub fn host(sets: usize, mut work: impl FnMut(usize)) -> Vec<f64> {
     let mut one = Duration::MAX;
     for run in 0..WARM_UP {
@@ -135,8 +138,8 @@ impl Pace {
     }
 }
 
-/// Times several pieces of work by the CPU's clock, us, each once in a round. The function `work` gets the index of the piece and
-/// the round. Returns the times of each piece.
+/// Times several functions by the CPU's clock, us, each once in a round. `work` gets the index of the function and of the
+/// round. Returns the times of each function.
 pub fn in_turn(works: usize, pace: Pace, mut work: impl FnMut(usize, usize)) -> Vec<Vec<f64>> {
     let mut one = Duration::MAX;
     for run in 0..WARM_UP {
@@ -161,7 +164,7 @@ pub fn in_turn(works: usize, pace: Pace, mut work: impl FnMut(usize, usize)) -> 
     times
 }
 
-/// Number of calls in a graph: each of `sets` sets once, or several times if there are few.
+/// Number of calls in a CUDA graph: one for each of `sets` sets of inputs and outputs, or several if there are few sets.
 fn calls_for(sets: usize) -> usize {
     if sets > LARGE_SETS && !is_quick() {
         sets * GRAPH_LAUNCHES.div_ceil(sets)
@@ -170,9 +173,9 @@ fn calls_for(sets: usize) -> usize {
     }
 }
 
-/// Times the work that `launch` puts into the stream of `gpu`; its argument is the index of a set, less than `calls`. The calls of
-/// all sets are captured in one graph, which is replayed many times, with and without the early start of kernels. Single calls
-/// that are waited for are timed as well.
+/// Times the work that `launch` enqueues in the stream of `gpu`. Its argument is the index of a set of inputs and outputs, less
+/// than `calls`. All calls are captured in one CUDA graph, which is replayed many times, with and without the early start of
+/// kernels. Single calls that are waited for are timed as well.
 pub fn device(
     gpu: &Gpu,
     calls: usize,
@@ -196,7 +199,8 @@ pub fn device(
     })
 }
 
-/// Captures all calls in a graph, several times if there are few, and times its replays, us for one call.
+/// Captures all calls in a CUDA graph, each several times if there are few, and times its replays. Returns the times of one
+/// call, us.
 fn graph(
     gpu: &Gpu,
     calls: usize,
@@ -236,7 +240,7 @@ fn alone(
         .collect()
 }
 
-/// Times calls on the device that are issued without a graph, for work that a graph does in another way, such as copies.
+/// Times calls on the device without a CUDA graph, for work that a graph does in another way, such as copies.
 pub fn stream(
     gpu: &Gpu,
     sets: usize,
@@ -255,7 +259,8 @@ pub fn stream(
     })
 }
 
-/// Times `runs` rounds of `calls` calls by events before and after each round. Returns the us for one call of each round.
+/// Times `runs` rounds of `calls` calls by device events before and after each round. Returns the time of one call in each
+/// round, us.
 fn marked(
     gpu: &Gpu,
     runs: usize,

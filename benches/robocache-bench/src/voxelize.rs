@@ -91,7 +91,8 @@ pub fn hosts(
     Ok(())
 }
 
-/// Times calls by the CPU's clock, us. `call` gets the index of a set; an error is returned after all calls.
+/// Times calls by the CPU's clock, us. `call` gets the index of a set of inputs and outputs. If a call fails, its error is
+/// returned after all calls.
 pub fn host(mut call: impl FnMut(usize) -> Result<(), Box<dyn Error>>) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut result = Ok(());
     let times = timing::host(SWEEPS, |set| {

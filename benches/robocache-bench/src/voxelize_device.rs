@@ -1,5 +1,5 @@
-//! Measures voxel grids on a device, from points that are on the device already. The grids must have the bits of the CPU's, before
-//! and after the timed calls.
+//! Measures voxel grids on a device, from points that are in device memory already. The grids must equal the CPU's, bit for
+//! bit, before and after the timed calls.
 
 use crate::clouds::{Output, Shape, sweep_of};
 use crate::timing::{self, Times};
@@ -10,8 +10,8 @@ use robocache::ops::voxelize::gpu::{DeviceClouds, DeviceField, DeviceGrids, Voxe
 use robocache::stream::Message;
 use std::error::Error;
 
-/// Point clouds and grids in the memory of a device, which calls use in turn. A grid gets other points in each call, so that the
-/// call has to clear the cells of the last points.
+/// Point clouds and voxel grids in device memory, which calls use in turn. Each call writes other points into a grid, so that
+/// it has to clear the cells of the points before.
 pub struct OnDevice {
     points: Vec<DeviceBuf>,
     grids: Vec<VoxelizeBatch>,
@@ -20,7 +20,7 @@ pub struct OnDevice {
 }
 
 impl OnDevice {
-    /// Copies the sweeps to the device, and makes `grids` operations with grids of their own.
+    /// Copies the sweeps to the device, and makes `grids` voxelize operations, each with grids of its own.
     pub fn new(
         gpu: &Gpu,
         shape: &Shape,
@@ -32,7 +32,8 @@ impl OnDevice {
         Self::of(gpu, shape, layout, sweeps, grids, grids + 1)
     }
 
-    /// Copies more points to the device than a cache holds, and makes one operation, whose grids each call overwrites.
+    /// Copies more points to the device than a cache holds, and makes one voxelize operation. Every call overwrites the grids
+    /// of that operation.
     fn with_same_grids(
         gpu: &Gpu,
         shape: &Shape,
@@ -79,12 +80,12 @@ impl OnDevice {
         })
     }
 
-    /// Number of calls in a graph: each grid is made an even number of times, and all points are used.
+    /// Number of calls in a CUDA graph: each grid is made an even number of times, and all point clouds are used.
     pub fn calls(&self) -> usize {
         (2 * self.grids.len()).max(self.points.len().next_multiple_of(2))
     }
 
-    /// Enqueues the call with the number `call`.
+    /// Enqueues call number `call`. The number selects the point clouds and the grids, which are used in turn.
     ///
     /// # Safety
     /// `self` must live until the stream is synchronized.
@@ -99,7 +100,7 @@ impl OnDevice {
         unsafe { self.grids[grid].launch(&clouds) }
     }
 
-    /// Makes the grids of the first set once more, over earlier grids, and compares them with `expected`.
+    /// Makes the grids of the first call's clouds once more, over earlier grids, and compares them with `expected`.
     fn check(&mut self, gpu: &Gpu, layout: VoxelLayout, expected: &Output) -> Result<(), Box<dyn Error>> {
         let clouds = DeviceClouds::new(&self.points[0], self.shape.clouds, self.shape.points(), &self.fields)?;
         let made = self.grids[0].run_device(&clouds)?;
@@ -121,8 +122,8 @@ pub fn device_fault(error: VoxelizeError) -> DeviceFault {
 /// Result of a measurement: the suffix of its row's name, and its times.
 pub type Named = (&'static str, Times);
 
-/// Times calls on the device: with several grids in turn, and with the grids of one operation. The grids of the first set must be
-/// `expected` before and after the timed calls.
+/// Times calls on the device: with several grids in turn, and with the grids of one operation. Before and after the timed
+/// calls, the grids of the first clouds must equal `expected`.
 pub fn measure(
     gpu: &Gpu,
     shape: &Shape,

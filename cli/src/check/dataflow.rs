@@ -1,5 +1,5 @@
-//! Reads the nodes of a dataflow and their wiring. Keys that no check needs are ignored: what dora itself checks is left to `dora
-//! validate`.
+//! Nodes of a dataflow file and their wiring, as far as the checks need them. Other keys are ignored: `dora validate`
+//! checks them.
 
 use eyre::WrapErr;
 use robocache::app::{Value, read_yaml};
@@ -48,7 +48,7 @@ struct Deploy {
     labels: BTreeMap<String, Value>,
 }
 
-/// Deserializes a name; a bare number or boolean in YAML counts as text.
+/// Deserializes a name. A bare number or boolean in YAML is read as text.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),
@@ -68,7 +68,7 @@ enum Input {
     Full(Edge),
 }
 
-/// The source that is wired to an input, and the input's queue.
+/// Wiring of an input: the output that it reads, and the settings of its queue.
 #[derive(Clone, Deserialize)]
 pub struct Edge {
     pub source: String,
@@ -97,7 +97,7 @@ impl Dataflow {
         })
     }
 
-    /// Lists the inputs that are wired to `output` of `node`: the reading node, the input's name, and the edge.
+    /// Lists the inputs that are wired to `output` of `node`: the reading node, the input's name, and its wiring.
     pub fn takers<'a>(&'a self, node: &'a str, output: &'a str) -> impl Iterator<Item = (&'a Node, &'a str, Edge)> {
         self.nodes.iter().flat_map(move |taker| {
             let edges = taker
@@ -109,7 +109,7 @@ impl Dataflow {
 }
 
 impl Node {
-    /// Lists the node's inputs, sorted by name, each with its edge.
+    /// Lists the node's inputs, sorted by name, each with its wiring.
     pub fn edges(&self) -> impl Iterator<Item = (&str, Edge)> {
         self.inputs.iter().map(|(name, input)| {
             let edge = match input {
@@ -186,7 +186,7 @@ impl Node {
     }
 }
 
-/// Removes `.` from a path, and each `..` together with the folder before it, without a look at the file system.
+/// Removes `.` from a path, and each `..` together with the folder before it. The file system is not read.
 pub fn tidy(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut tidy = PathBuf::new();

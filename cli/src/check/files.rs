@@ -1,5 +1,5 @@
-//! Checks a configuration by itself: its sections, its folders and the dataset that it describes. A mistake becomes a finding and
-//! does not end the check.
+//! Checks of a configuration file by itself: its sections, its folders and the dataset that it describes. A mistake becomes a
+//! finding and does not end the check.
 
 use super::facts::{self, StreamFacts};
 use super::findings::Findings;
@@ -41,7 +41,7 @@ pub(super) fn alone(file: &Path, findings: &mut Findings) {
     datasets(file, findings);
 }
 
-/// Checks that the nodes that read a configuration can write their status; a relative folder counts from `base`.
+/// Checks that the nodes that read a configuration can write their status files. A relative status folder counts from `base`.
 pub(super) fn status(file: &Path, base: &Path, findings: &mut Findings) {
     // A file that can't be read is reported already.
     if let Ok(Err(error)) = Config::read(file).map(|config| config.check_status(base)) {
@@ -49,7 +49,7 @@ pub(super) fn status(file: &Path, base: &Path, findings: &mut Findings) {
     }
 }
 
-/// Checks the section `lerobot:` of a file, if there is one, as `robocache convert` does.
+/// Checks the section `lerobot:` of a file by the same rules as `robocache convert`. Does nothing without the section.
 pub(super) fn datasets(file: &Path, findings: &mut Findings) {
     let is_there = Config::read(file).is_ok_and(|config| config.sections().any(|section| section == "lerobot"));
     match is_there.then(|| Settings::refusal(file)).flatten() {

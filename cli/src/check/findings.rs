@@ -1,4 +1,4 @@
-//! Findings of `robocache check`: each names a file and a place in the file. Equal findings are kept once.
+//! Findings of `robocache check`: each names a file and a key in it. Equal findings are kept once.
 
 use crate::output::Level;
 use robocache::app::AppError;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Finding {
     pub level: Level,
     pub file: PathBuf,
-    /// Place of the finding in `file`, such as `nodes.robot.outputs` or `fuse.modalities[0].dim`.
+    /// Path of the key in `file` that the finding is about, such as `nodes.robot.outputs` or `fuse.modalities[0].dim`.
     pub at: String,
     pub problem: String,
 }
@@ -45,7 +45,7 @@ impl Findings {
         self.add(Level::Note, file, at, problem);
     }
 
-    /// Adds an error of the library, with the file and the section if it is about a configuration.
+    /// Adds an error of the library as a finding, with the file and the section if the error is about a configuration.
     pub fn refused(&mut self, error: AppError) {
         match error {
             AppError::Config { file, section, problem } => self.error(&file, section, problem),
@@ -54,7 +54,7 @@ impl Findings {
     }
 }
 
-/// Collector of findings about one section of `file`. The section's label is put before each key.
+/// Collector of findings about one section of `file`. It puts the section's label, such as `fuse`, before each key.
 pub(super) struct SectionFindings<'a> {
     pub file: &'a Path,
     pub label: String,
@@ -74,12 +74,14 @@ impl SectionFindings<'_> {
         self.findings.note(self.file, format!("{}.{key}", self.label), problem);
     }
 
-    /// Adds an error about a section that is a list. `problem` begins with the entry and the key, such as `[0].input`.
+    /// Adds an error about a section that is a list. `problem` begins with the index in the list and the key, such
+    /// as `[0].input`.
     pub fn refused(&mut self, problem: String) {
         self.findings.error(self.file, &self.label, problem);
     }
 
-    /// Adds a warning about a section that is a list. `problem` begins with the entry and the key, such as `[0].input`.
+    /// Adds a warning about a section that is a list. `problem` begins with the index in the list and the key, such
+    /// as `[0].input`.
     pub fn warn_of_entry(&mut self, problem: String) {
         self.findings.warn(self.file, &self.label, problem);
     }

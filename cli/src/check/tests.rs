@@ -1,4 +1,5 @@
-//! Tests of a configuration with every key, one of them wrong: the finding names the key, in the language of configurations.
+//! Tests of `check` on a configuration that has every key, one of them wrong. The finding must name that key, and must not
+//! contain terms of Rust.
 
 use super::files::alone;
 use super::findings::Findings;
@@ -126,7 +127,7 @@ nodes:
   - { id: policy, path: policy.py, inputs: { a: group/a } }
 ";
 
-/// Words of Rust that users of a configuration do not know.
+/// Terms of Rust that a finding must not contain, since users of a configuration do not know them.
 const OF_RUST: [&str; 35] = [
     "usize",
     "isize",
@@ -165,7 +166,7 @@ const OF_RUST: [&str; 35] = [
     "untagged",
 ];
 
-/// Parts of errors about two keys that contradict each other. Such an error names only the key that was not changed.
+/// Parts of errors about two keys that contradict each other. Such an error names only the key that the test did not change.
 const OF_TWO: [&str; 5] = [
     "observations a second (allowed",
     "interpolation: it is missing",
@@ -175,7 +176,7 @@ const OF_TWO: [&str; 5] = [
     "(os error",
 ];
 
-/// YAML of the values that replace a right one. Each is wrong for most keys.
+/// YAML of the values that replace a valid value. Each is wrong for most keys.
 const WRONG: [&str; 16] = [
     "null",
     "true",
@@ -239,7 +240,7 @@ impl Drop for Folder {
     }
 }
 
-/// Makes each mistake at each value of a text. Returns the path of the value, the mistake and the wrong text.
+/// Replaces each value of a YAML text by each mistake in turn. Returns the path of the value, the mistake and the wrong text.
 fn mistakes(text: &str) -> Vec<(Place, &'static str, String)> {
     let whole: Value = serde_yaml::from_str(text).unwrap();
     let mut found = Vec::new();
@@ -279,7 +280,7 @@ fn findings_of(file: &Path, text: &str, check: impl Fn(&mut Findings) -> eyre::R
         .collect()
 }
 
-/// Returns a line that quotes the first word of Rust, the language, in the message `words` about `of`; `None` if there is none.
+/// Returns a line that quotes the first term of Rust in the message `words` about `of`; `None` if there is none.
 fn rust(words: &str, of: &str) -> Option<String> {
     let word = OF_RUST.iter().find(|word| words.contains(*word))?;
     Some(format!("`{word}` in: {words}\n  {of}"))

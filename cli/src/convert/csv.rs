@@ -1,5 +1,5 @@
-//! Source and sinks of tables as text, CSV or TSV. A table has one stream; in a folder, a table that can't be read does not keep
-//! the others from being read.
+//! Source and sinks of CSV and TSV tables. A table holds one stream. In a folder, a table that can't be read does not keep the
+//! other tables from being read.
 
 use super::{Problems, Refused, Remarks, Sink, Source};
 use clap::ValueEnum;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 #[command(next_help_heading = "Tables")]
 pub struct Args {
-    /// The column of times, if its name does not tell
+    /// The column of times, if its name is not one that is known
     #[arg(long, value_name = "COLUMN")]
     time: Option<String>,
-    /// The unit of the times, if their column or their size does not tell; of a bag, the unit of stamps that are plain numbers
+    /// The unit of the times, if neither the name of their column nor their number of digits gives it; of a bag, the unit of stamps that are plain numbers
     #[arg(long)]
     unit: Option<Unit>,
     /// Makes a stream of columns that are named alike up to the last `.` or `/`
@@ -69,7 +69,7 @@ fn files_called(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Source of the rows of tables, one table after the other.
+/// Source that reads the rows of CSV and TSV tables, one table after the other.
 pub struct CsvSource {
     readers: Vec<Reader>,
     at: usize,
@@ -165,7 +165,7 @@ impl Sink for Writer {
     }
 }
 
-/// Sink that writes one stream to one table, and refuses a second stream.
+/// Sink that writes one stream to one CSV or TSV table, and refuses a second stream.
 pub struct Table {
     writer: Writer,
     path: PathBuf,
@@ -206,7 +206,7 @@ impl Sink for Table {
     }
 }
 
-/// Formats the error for an input that has no stream or several, if the output is a single table.
+/// Formats the error for an input that has no stream or several streams, if the output is a single table.
 pub fn one_table(streams: &[impl AsRef<str>]) -> String {
     let names: Vec<String> = streams.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     let streams_found = match names.is_empty() {

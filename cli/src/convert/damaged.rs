@@ -1,5 +1,5 @@
-//! Damaged recordings, of which every reader reports the same broken parts. `ROBOCACHE_DAMAGED_RECORDINGS` sets the number of
-//! recordings that are tried.
+//! Tests with damaged recordings: every reader must report the same broken parts. `ROBOCACHE_DAMAGED_RECORDINGS` sets the
+//! number of recordings that are tried.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,7 +51,7 @@ fn message(stream: &str, i: usize) -> Message {
     message
 }
 
-/// Writes a recording in which one stream is resumed in a second file, and returns its files.
+/// Writes a recording in which one stream continues in a second file. Returns the names and the bytes of its files.
 fn recorded(folder: &Path) -> Vec<(String, Vec<u8>)> {
     for part in 0..2 {
         let mut writer = recording::Writer::create_or_resume(folder, "run")
@@ -92,7 +92,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Lists the errors that random access, which Python uses, finds in a recording.
+/// Lists the errors that reading a recording by random access finds, as Python reads it.
 fn indexed(folder: &Path) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     for stream in recording::streams(folder).map_err(|error| error.to_string())? {

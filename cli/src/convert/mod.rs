@@ -1,5 +1,5 @@
-//! `robocache convert`: converts between recordings and the files of other software. The output appears whole or not at all, and
-//! each part that is left out is reported.
+//! `robocache convert`: converts between recordings and the files of other software. The output appears complete or not at all,
+//! and each part that is left out is reported.
 
 mod csv;
 #[cfg(test)]
@@ -107,8 +107,8 @@ impl Format {
         }
     }
 
-    /// Returns a line that names the files of a folder that are not read because they have another format; `None` if there are
-    /// none.
+    /// Returns a line that names the files of a folder that are not read because they have another format; `None` if all
+    /// are read.
     pub fn not_read(self, folder: &Path) -> Option<String> {
         let of = |path: &Path| {
             let extension = path.extension()?.to_str()?;
@@ -226,7 +226,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Errors of the parts that can't be read, oldest first, of which the first `LISTED` are kept as text.
+/// Errors of the parts that can't be read, oldest first. All are counted, and the first `LISTED` are kept as text.
 #[derive(Default)]
 struct Problems {
     first: Vec<String>,
@@ -234,7 +234,7 @@ struct Problems {
 }
 
 impl Problems {
-    /// Maximum number of problems that are kept one by one; more are only counted.
+    /// Maximum number of problems that are kept as text; more are only counted.
     const LISTED: usize = 20;
 
     fn push(&mut self, problem: impl ToString) {
@@ -257,7 +257,7 @@ impl Problems {
 pub struct Remarks {
     /// Errors of the parts that can't be read or written, one line each.
     pub problems: Vec<String>,
-    /// Lines on parts that were left out, and on stand-ins for missing parts.
+    /// Lines about parts that were left out, and about values that replace missing parts.
     pub notes: Vec<String>,
 }
 
@@ -266,7 +266,7 @@ struct Converted {
     input: PathBuf,
     output: PathBuf,
     streams: Vec<StreamCounts>,
-    /// Lines on parts that are left out, and on stand-ins for missing parts.
+    /// Lines about parts that are left out, and about values that replace missing parts.
     notes: Vec<String>,
     /// Errors of the parts that can't be read or written, one line each.
     problems: Vec<String>,

@@ -95,7 +95,8 @@ impl RecordingSink {
         })
     }
 
-    /// Returns the time of a message's arrival, or of its stamp if it has none, by the writer's clock, which never goes back.
+    /// Returns the arrival time of a message, or its stamp if the arrival is not known, by the writer's clock. This clock never
+    /// goes back.
     fn now(&mut self, message: &Message) -> Instant {
         let time_ns = message.arrival_ns.unwrap_or(message.timestamp_ns());
         let since_ns = time_ns.saturating_sub(*self.first_ns.get_or_insert(time_ns));

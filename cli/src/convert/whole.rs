@@ -1,4 +1,5 @@
-//! Output that is either whole or not there: it is written in a folder beside its place, and moved from there by one rename.
+//! Output that appears complete or not at all. It is written in a temporary folder beside its destination, and moved there by
+//! one rename.
 
 use eyre::{WrapErr, bail, eyre};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
@@ -8,19 +9,19 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Suffix of the folder in which an output is written, behind the name of the output.
+/// Suffix of the temporary folder in which an output is written, after the name of the output.
 const SUFFIX: &str = ".robocache-partial";
 
-/// Maximum number of attempts to claim the folder in which an output is written. An attempt fails if another run removes the folder
-/// meanwhile, or if this run has just removed the folder with the leftovers in it.
+/// Maximum number of attempts to create the temporary folder. An attempt fails if another run removes the folder meanwhile, or
+/// if this run has just removed the folder with the leftovers in it.
 const TRIES: usize = 16;
 
 /// Output that is being written. It is removed on drop, unless it is [finished](Self::finish).
 pub struct AtomicOutput {
     output: PathBuf,
-    /// The folder in which the output is written.
+    /// The temporary folder in which the output is written.
     partial: PathBuf,
-    /// Lock of the folder, which keeps other runs off for as long as this process lives.
+    /// Lock of the folder, which excludes other runs for as long as this process lives.
     _lock: File,
     is_finished: bool,
 }
@@ -68,10 +69,10 @@ impl AtomicOutput {
         self.partial.join(self.output.file_name().unwrap_or_default())
     }
 
-    /// Syncs the output to the disk, and moves it to its place.
+    /// Syncs the output to the disk, and moves it to its destination.
     ///
     /// # Errors
-    /// The output can't be synced or moved, or a file appeared in its place meanwhile.
+    /// The output can't be synced or moved, or a file appeared at its destination meanwhile.
     pub fn finish(mut self) -> eyre::Result<()> {
         let written = self.path();
         sync(&written).wrap_err_with(|| written.display().to_string())?;

@@ -49,8 +49,8 @@ fn of_kind(kind: Kind, root: &Path) -> Vec<Check> {
     checks
 }
 
-/// Says which version of NVIDIA's kernel module is loaded, if one is: the first word of its version file with only digits and
-/// points.
+/// Describes the version of NVIDIA's loaded kernel module: the first word of its version file with only digits and dots. `None`
+/// if no module is loaded.
 fn nvidia_module(root: &Path) -> Option<String> {
     let text = fs::read_to_string(root.join("proc/driver/nvidia/version")).ok()?;
     let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
@@ -58,7 +58,7 @@ fn nvidia_module(root: &Path) -> Option<String> {
     Some(format!("{version} is loaded"))
 }
 
-/// Says if the user can open the device file of AMD's kernel module; `None` if the file does not exist.
+/// Describes if the user can open the device file of AMD's kernel module; `None` if the file does not exist.
 fn amd_module(root: &Path) -> Option<String> {
     let file = root.join("dev/kfd");
     if !file.exists() {

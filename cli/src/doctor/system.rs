@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Free shared memory that a dataflow with point clouds needs, bytes, for dora's pools and robocache's rings.
 const SHARED_MEMORY: u64 = 256 << 20;
-/// Number of open files that a node needs among dozens of nodes, sockets included.
+/// Number of open files, sockets included, that a node needs in a dataflow of dozens of nodes.
 const OPEN_FILES: u64 = 1024;
 /// Largest error of the clock at which stamps of several machines can still be compared, us.
 const CLOCK_ERROR_US: i64 = 10_000;

@@ -1,5 +1,5 @@
-//! Recorded outputs `diagnostics`: the reports that each node made once a second. A number that is not known is left out and never
-//! drawn.
+//! Charts of recorded `diagnostics` outputs, in which a node reports its state once a second. A number that is not known is
+//! left out and never drawn.
 
 use crate::track::{MOST_POINTS, Tracks};
 use robocache::app::key::diagnostics;
@@ -15,7 +15,8 @@ const OF_AN_INPUT: [(&str, &str); 4] = [
     ("age_p99_ns", "age p99"),
 ];
 
-/// Reads a percentile, ms, from an entry of a node's metadata; `None` if the entry is not a percentile.
+/// Reads a percentile, ms, from a metadata entry whose key ends with `_p50` or `_p99` and a unit, `_ns` or `_us`. `None` for
+/// other entries.
 fn percentile(key: &str, value: MetadataRef<'_>) -> Option<f64> {
     let (name, in_a_ms) = match key.rsplit_once('_')? {
         (name, "ns") => (name, 1e6),
@@ -51,7 +52,7 @@ pub struct Chart {
 #[derive(Default, Serialize)]
 pub struct Input {
     message: String,
-    /// Numbers of the report that are known, by the names of their columns.
+    /// Known numbers of the report, by the names of their columns.
     numbers: BTreeMap<String, f64>,
 }
 

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// Number of bars in a decade.
+/// Number of bars per decade of durations, such as from 1 to 10 ms.
 const DECADE: f64 = 10.0;
 
 /// Lower end of the first bar, ns. Shorter durations are counted in `below`.

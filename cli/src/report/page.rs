@@ -1,4 +1,4 @@
-//! The page: one HTML file that loads nothing else. No text of a recording or a configuration can become markup.
+//! HTML page of `robocache report`: one file that loads no other. No text of a recording or a configuration can become markup.
 
 use super::diagnosed::{Chart, Input};
 use super::histogram::Histogram;
@@ -50,7 +50,7 @@ struct Lane<'a> {
     channels: &'a [String],
     all_channels: usize,
     is_observed: bool,
-    /// Index of this stream's first entry in the `columns` of each `Stretch`.
+    /// Index of this stream's first column in the `columns` of each `Stretch`.
     column: usize,
 }
 
@@ -58,7 +58,7 @@ struct Lane<'a> {
 struct Stretch {
     times_s: Vec<f64>,
     columns: Vec<Vec<Option<f32>>>,
-    /// Time whose values are drawn as two points, the smallest and the largest, s; 0 if each value is drawn.
+    /// Time whose values are drawn as two points, their smallest and their largest value, s; 0 if each value is drawn.
     width_s: f64,
 }
 
@@ -97,7 +97,7 @@ struct Provenance {
     machine: String,
 }
 
-/// First line of a page, by which an older page is recognised.
+/// First line of the HTML of a report. A file that begins with it is an older report, and may be overwritten.
 pub const START: &str = "<!doctype html>";
 
 /// Formats the page of these figures and drawings, without `START`.

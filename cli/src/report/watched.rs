@@ -1,4 +1,5 @@
-//! Values of an output or a stream over time, as they are drawn. A value that is not valid is drawn as missing, never as a number.
+//! Values of an output or a recorded stream over time, ready to be drawn. A value that is not valid is drawn as missing, never
+//! as a number.
 
 use super::histogram::Histogram;
 use crate::channel::{self, newest_row};
@@ -21,7 +22,7 @@ pub struct Watched {
     /// True if a configuration made the output for this report; false if it was recorded.
     pub is_computed: bool,
     pub lanes: Vec<Lane>,
-    /// Points to draw of all `lanes`, side by side; `None` before the first message.
+    /// Points to draw, with the columns of all `lanes` side by side; `None` before the first message.
     pub tracks: Option<Tracks>,
     /// Times at which the epoch goes up, ns, each with the new epoch.
     pub epochs: Vec<(i64, i64)>,
@@ -32,7 +33,7 @@ pub struct Watched {
     sample: Vec<f64>,
 }
 
-/// A stream of an observation, or a stream that is drawn by itself.
+/// Lane of a drawing: a stream of an observation, or a recorded stream by itself.
 pub struct Lane {
     pub name: String,
     pub max_age_ms: Option<f64>,
@@ -40,7 +41,7 @@ pub struct Lane {
     pub channels: Vec<String>,
     /// Number of channels that the stream has.
     pub all_channels: usize,
-    /// True if the stream is drawn with its validity, 0 or 1, and its age, ms, ahead of its channels.
+    /// True if the validity, 0 or 1, and the age, ms, of the stream are drawn before its channels.
     pub is_observed: bool,
     /// Range of the lane's drawn channels in a sample.
     values: Range<usize>,

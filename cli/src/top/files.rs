@@ -1,5 +1,5 @@
-//! Status files of a folder. A file that can't be used is a problem of its node and does not hide other nodes; texts of files are
-//! escaped before they are shown.
+//! Status files in a folder, one per node. A file that can't be used is a problem of its node and does not hide other nodes.
+//! Texts from the files are escaped before they are shown.
 
 use crate::output::plain;
 use robocache::app::{Level, Report};
@@ -141,7 +141,7 @@ fn read(path: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Escapes the characters that a terminal would take for commands.
+/// Escapes the characters that a terminal would interpret as commands.
 fn escaped(text: &str) -> String {
     plain(text).into_owned()
 }

@@ -6,8 +6,8 @@ use crate::output::{bytes, figure, figure_or_dash, plain};
 use robocache::app::{Level, Report, Row};
 use robocache::time::ns_to_ms;
 
-/// Headings of the columns; `<` marks a column of text. The times of an input are ages; the times of a node are the waits of its
-/// observations.
+/// Headings of the columns; `<` marks a column of text. In the line of an input, times are the ages of its samples. In the line
+/// of a node, they are the waits of its observations.
 pub const HEADINGS: [&str; 10] = [
     "<node, input",
     "<level",
@@ -104,7 +104,7 @@ fn of_input(row: &Row, node: &Node) -> Line {
     }
 }
 
-/// The reason why a node or an input is not well.
+/// Problem of a node or an input, with its level.
 pub struct Reason {
     pub level: Level,
     text: String,
@@ -145,8 +145,8 @@ pub fn reasons(status: &Status) -> Vec<Reason> {
 }
 
 impl Reason {
-    /// Wraps the reason into lines of at most `width` characters. The level stands before the first line, and further lines are
-    /// indented.
+    /// Wraps the reason into lines of at most `width` characters. The level is written before the first line, and further lines
+    /// are indented.
     pub fn lines(&self, width: usize) -> Vec<String> {
         const INDENT: usize = 7;
         let room = width.saturating_sub(INDENT).max(1);

@@ -1,5 +1,5 @@
-//! `robocache top`: shows the state of the nodes of a running dataflow, by their status files. The nodes themselves are never
-//! asked.
+//! `robocache top`: shows the state of the nodes of a running dataflow, which it reads from their status files. Nothing is sent
+//! to the nodes.
 
 mod files;
 mod lines;
@@ -22,7 +22,7 @@ const WIDTH: usize = 80;
 /// Shows how the nodes of a running dataflow are
 ///
 /// Each node writes its file if its configuration has `status: DIR`, or the environment `ROBOCACHE_STATUS`. Problems
-/// stand first, the worst above, then each node with its inputs below it. Rates, ages and shares are of the last 5 to 10
+/// come first, the worst on top, then each node with its inputs below it. Rates, ages and shares are of the last 5 to 10
 /// seconds, counts of the whole run.
 #[derive(clap::Args)]
 #[command(after_help = "Keys: up, down and the page keys scroll, q ends.

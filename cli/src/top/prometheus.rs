@@ -18,7 +18,7 @@ pub fn write(file: &Path, status: &Status) -> eyre::Result<()> {
     output::write(file, START, text.strip_prefix(START).unwrap_or(&text))
 }
 
-/// Text of the metrics so far. The series of one metric stand together, as the format demands.
+/// Text of the metrics so far. All series of a metric follow one another, as the format demands.
 #[derive(Default)]
 struct Metrics(String);
 
@@ -43,7 +43,7 @@ impl Metrics {
         let _ = writeln!(self.0, "}} {value}");
     }
 
-    /// Appends a series of a node's input, with the label `more` if it is given.
+    /// Appends a series about an input of a node, with the additional label `more` if it is given.
     fn of_input(&mut self, name: &str, (node, row): (&str, &Row), more: Option<(&str, &str)>, value: f64) {
         let own = [("node", node), ("operation", &row.operation), ("input", &row.input)];
         match more {
@@ -72,11 +72,12 @@ fn seconds(ns: Option<i64>) -> Option<f64> {
     ns.map(|ns| ns as f64 / 1e9)
 }
 
-/// Reads one metric of a node, from its status or its report.
+/// Function that reads a metric of a node, from its status or its report.
 type OfNode = fn(&Node, &Report) -> f64;
-/// Reads up to three quantiles of a node or of an input, each with its label, s; `None` if a quantile is not known.
+/// Function that reads up to three quantiles of a node or of an input, each with its label, s; `None` if a quantile is
+/// not known.
 type Quantiles<T> = fn(&T) -> [(&'static str, Option<f64>); 3];
-/// Reads one metric of an input, if it is known.
+/// Function that reads a metric of an input; `None` if it is not known.
 type OfInput = fn(&Row) -> Option<f64>;
 
 fn of_nodes(status: &Status, metrics: &mut Metrics) {

@@ -1,4 +1,5 @@
-//! Screen that is redrawn as the status files change. The terminal is restored when a key or an error ends it.
+//! Terminal screen of `robocache top`, which is redrawn as the status files change. The terminal is restored when a key or an
+//! error ends it.
 
 use super::files::Status;
 use super::lines::{self, HEADINGS, Line};
@@ -48,7 +49,8 @@ pub fn show(folder: &Path) -> eyre::Result<()> {
     shown
 }
 
-/// Returns the index of the first line to show after a key, where `scroll` is the index before; `None` if the key ends the command.
+/// Returns the index of the first line to show after a key press; `scroll` is the index before it. `None` if the key ends
+/// the command.
 fn to(key: KeyEvent, scroll: usize) -> Option<usize> {
     const PAGE: usize = 10;
     match key.code {
@@ -63,7 +65,8 @@ fn to(key: KeyEvent, scroll: usize) -> Option<usize> {
     }
 }
 
-/// Draws the lines from `scroll` on, which is limited so that the screen is filled. Returns the limited `scroll`.
+/// Draws the lines from `scroll` on, and returns the position that was drawn: `scroll`, limited so that the lines fill
+/// the screen.
 fn draw(status: &Status, scroll: usize, frame: &mut Frame<'_>) -> usize {
     let [top, middle, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());

@@ -6,7 +6,7 @@ pub struct Mistake {
     pub file: &'static str,
     pub from: &'static str,
     pub to: &'static str,
-    /// The expected finding: its level, its place, and a part of the problem.
+    /// The expected finding: its level, its key, and a part of its text.
     pub found: (&'static str, &'static str, &'static str),
 }
 

@@ -18,7 +18,7 @@ fn a_recorder_that_would_not_start_is_an_error() {
     assert!(code == 2 && found.len() == 1 && says(&found[0], refused), "{found:#?}");
 }
 
-/// Reports errors that stop a node at its start, some of which only the wiring of the dataflow shows.
+/// Reports mistakes that would stop a node at its start. Some of them show only in the wiring of the dataflow.
 #[test]
 fn a_start_that_would_fail_is_an_error() {
     let flow = "nodes:

@@ -114,7 +114,7 @@ pub fn record_with_arrivals<'a>(folder: &Path, messages: impl IntoIterator<Item 
     writer.finish().unwrap();
 }
 
-/// Configuration of a fuse with the streams `a` and `b`.
+/// Configuration of a section `fuse` with the streams `a` and `b`.
 pub const FUSE: &str = "
 fuse:
   rate_hz: 100

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reason why a file, or a part of it, can't be read or written, in any format.
+/// Reason why a file, or a part of it, can't be read or written, in any format.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,35 +20,35 @@ pub enum Error {
     File {
         /// Path of the folder or file.
         path: PathBuf,
-        /// The value found, and the values allowed.
+        /// Error text with the value found and the values allowed.
         problem: String,
     },
-    /// A part of a file can't be read, and is left out.
+    /// A part of a file can't be read, and is skipped.
     #[error("{}: damaged at byte {at}: {problem}", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,
         /// Position in the file of the first byte that can't be read.
         at: u64,
-        /// The problem at this position, and the data that are left out.
+        /// Problem at this position, and the data that are skipped.
         problem: String,
     },
-    /// A row of a table can't be read, and is left out.
+    /// A row of a table can't be read, and is skipped.
     #[error("{}:{line}: {problem}", path.display())]
     Row {
         /// Path of the file.
         path: PathBuf,
         /// Line of the file in which the row begins, from 1.
         line: u64,
-        /// The column of the table, the value found, and the values allowed.
+        /// Error text with the column of the table, the value found and the values allowed.
         problem: String,
     },
-    /// A feature of a dataset has a description that is not allowed, or was given a value of another type or size.
+    /// A feature of a LeRobot dataset has a description that is not allowed, or was given a value of another type or size.
     #[error("feature `{feature}`: {problem}")]
     Feature {
         /// Name of the feature in the dataset.
         feature: String,
-        /// The value found, and the values allowed.
+        /// Error text with the value found and the values allowed.
         problem: String,
     },
     /// A message can't be written to a file of this format.
@@ -56,7 +56,7 @@ pub enum Error {
     Message {
         /// Name of the message's stream.
         stream: String,
-        /// The value found, and the values allowed.
+        /// Error text with the value found and the values allowed.
         problem: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Readers and writers of other software's files: messages are read from them and written to them. Each format has a Cargo feature.
+//! Readers and writers of CSV tables, LeRobot datasets and MCAP files, which convert between these files and streams of
+//! messages. Each format has a Cargo feature.
 
 #![warn(unreachable_pub)]
 
@@ -27,8 +28,8 @@ pub fn file_name(name: &str) -> String {
     plain
 }
 
-/// Returns `wanted`. If this name is in use, returns `wanted` followed by `between` and a number from 2 on. `take` reserves a name;
-/// it returns false if the name is in use.
+/// Returns `wanted` if this name is free. Otherwise returns `wanted`, `between` and the first number from 2 on that makes a
+/// free name. `take` reserves a name; it returns false if the name is in use.
 #[cfg(feature = "mcap")]
 fn free_name(wanted: &str, between: &str, mut take: impl FnMut(&str) -> bool) -> String {
     let mut name = wanted.to_owned();

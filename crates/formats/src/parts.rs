@@ -1,22 +1,23 @@
-//! Columns of messages, as a file describes them once for all messages of a stream.
+//! Columns of messages, which a file describes once for all messages of a stream.
 
 use robocache_device::Dtype;
 use robocache_stream::{Cells, Column, Message};
 
-/// Name of the type of a column of texts.
+/// Name of the type of a column of strings.
 pub(crate) const TEXT: &str = "utf8";
 
-/// A column of a payload: its name, the type of its elements, and their number in a row. The counts of ragged and text columns,
-/// which vary, are 0.
+/// A column of a payload: its name, the type of its elements, and their number in a row. The number is 0 for ragged and string
+/// columns, in which it varies.
 pub(crate) type ColumnSpec = (String, Dtype, Cells);
 
-/// Describes the columns of a message.
+/// Describes the columns of a message's payload.
 pub(crate) fn parts_of(message: &Message) -> Vec<ColumnSpec> {
     let part = |column: &Column| (column.name.clone(), column.dtype, cells_of_all(column));
     message.columns().iter().map(part).collect()
 }
 
-/// Returns the cells of a column as they are for all messages: the counts of ragged and text columns, which vary, become 0.
+/// Returns the cells of a column as they are for all messages: the numbers of elements of ragged and string columns, which
+/// vary, become 0.
 fn cells_of_all(column: &Column) -> Cells {
     match column.cells {
         Cells::Ragged(_) => Cells::Ragged(0),
@@ -34,7 +35,7 @@ pub(crate) fn are_columns_of(message: &Message, parts: &[ColumnSpec]) -> bool {
     columns.len() == parts.len() && parts.iter().zip(columns).all(is_same)
 }
 
-/// Formats the type of a column's cells, such as `float32`, `float32[3]` or, of any length, `float32[]`.
+/// Formats the type of a column, such as `float32` or `float32[3]`; `float32[]` for a variable length.
 pub(crate) fn cell_type(dtype: Dtype, cells: Cells) -> String {
     match cells {
         Cells::One => dtype.name().to_owned(),

@@ -5,8 +5,8 @@
 
 use std::f64::consts::TAU;
 
-/// The sine and the cosine of an angle, radians. They are computed by their power series at an eighth of the angle, which the
-/// double-angle formulas then double three times.
+/// Returns the sine and cosine of an angle, radians. They are power series at an eighth of the angle, to which the double-angle
+/// formulas are applied three times.
 pub fn sin_cos(angle: f64) -> (f64, f64) {
     let x = (angle - TAU * (angle / TAU).round_ties_even()) / 8.0;
     let square = x * x;
@@ -21,8 +21,8 @@ pub fn sin_cos(angle: f64) -> (f64, f64) {
     (sine, cosine)
 }
 
-/// The angle in [0, pi / 2], radians, that has this sine and cosine. It is eight times the series of the arc tangent at the tangent
-/// of an eighth of the angle.
+/// Returns the angle in [0, pi / 2], radians, with this sine and cosine. It is eight times the power series of the arc tangent
+/// at an eighth of the angle.
 pub fn arc(sine: f64, cosine: f64) -> f64 {
     let mut tangent = sine / (1.0 + cosine);
     for _ in 0..2 {

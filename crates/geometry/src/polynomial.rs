@@ -10,8 +10,8 @@ pub const MAX_ANGLE: f64 = 8192.0;
 
 /// The constants of [`sin_cos`] in float32 or float64.
 pub trait Polynomials: Sized + 'static {
-    /// Large number: adding it to an angle, in quarter turns, rounds the angle to an integer, ties to even. The lowest bits of the
-    /// sum hold this integer.
+    /// Large number: adding it to a number of quarter turns rounds that number to an integer, ties to even. The lowest bits of
+    /// the sum hold the integer.
     const ROUNDS: Self;
     /// Number of quarter turns in a radian, 2 / pi.
     const QUARTERS: Self;
@@ -22,12 +22,12 @@ pub trait Polynomials: Sized + 'static {
     const SINE: &'static [Self];
     /// Coefficients of (cos r - 1 + r^2 / 2) / r^4 as a polynomial in r^2, the highest power first.
     const COSINE: &'static [Self];
-    /// Returns sine and cosine of an angle, given `sine` and `cosine` of the remainder after a number of quarter turns. After an
-    /// odd number of quarters, sine and cosine are exchanged. The sine changes sign in the second half turn, the cosine in the two
-    /// middle quarters.
+    /// Returns sine and cosine of an angle, given `sine` and `cosine` of the remainder after a whole number of quarter turns.
+    /// For an odd number, sine and cosine are exchanged. The sine changes sign in the third and fourth quarter, the cosine in
+    /// the second and third.
     ///
-    /// The number of quarters is in the lowest bits of `quarters`, a sum with [`ROUNDS`](Self::ROUNDS). The code uses masks instead
-    /// of branches, since masks vectorize better.
+    /// The number of quarters is in the lowest bits of `quarters`, a sum with [`ROUNDS`](Self::ROUNDS). The code uses masks
+    /// instead of branches, since masks vectorize better.
     fn behind_quarters(quarters: Self, sine: Self, cosine: Self) -> (Self, Self);
 }
 

@@ -59,8 +59,8 @@ pub fn to_matrix<R: Real>([x, y, z, w]: Quaternion<R>) -> [[R; 3]; 3] {
     ]
 }
 
-/// The product of two unit quaternions: the rotation `b`, and then `a`. The product of a quaternion and its
-/// [`conjugate`] has the vector part 0, without rounding.
+/// Returns the product of two unit quaternions: the rotation `b` followed by the rotation `a`. The product of a quaternion and
+/// its [`conjugate`] has exactly 0 as its vector part.
 pub fn product<R: Real>([ax, ay, az, aw]: Quaternion<R>, [bx, by, bz, bw]: Quaternion<R>) -> Quaternion<R> {
     [
         (aw * bx + ax * bw) + (ay * bz - az * by),

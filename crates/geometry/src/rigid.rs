@@ -66,7 +66,7 @@ impl<R: Real> RigidTransform<R> {
         }
     }
 
-    /// The inverse transform: the transposed rotation, and 0 minus its product with the translation.
+    /// The inverse transform: rotation R^T and translation 0 - R^T t.
     pub fn inverse(&self) -> Self {
         let zero = R::from_f64(0.0);
         let rotation: [[R; 3]; 3] = std::array::from_fn(|i| self.rotation.map(|row| row[i]));

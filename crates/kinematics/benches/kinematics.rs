@@ -1,10 +1,11 @@
-//! The cost of poses, Jacobians and joints on one core: `cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP`,
-//! one JSON line per operation. With a fourth argument, the targets are also written to that file, as float64 `[targets, 7]`:
-//! benches/kinematics_peers.py gives these targets to other libraries.
+//! Benchmark of kinematics on one core: `cargo bench --profile release -p robocache-kinematics -- FILE BASE TIP` prints one
+//! JSON line per operation, for poses, Jacobians and inverse kinematics. With a fourth argument, the targets are also written
+//! to that file, as float64 `[targets, 7]`: benches/kinematics_peers.py gives these targets to other libraries.
 //!
-//! Targets are to be met within 1e-5 m and rad. In the line `cold` they are the poses of joints drawn uniformly within their
-//! limits, and up to 64 starts are tried, the middle of the limits first. In the line `warm` they follow one another on a path, and
-//! the search starts at the last answer. Each joint moves by at most 0.002 rad or m from one target to the next.
+//! Targets of inverse kinematics are to be met within 1e-5 m and rad. In the line `cold` they are the poses of joints drawn
+//! uniformly within their limits, and up to 64 initial guesses are tried, the middle of the limits first. In the line `warm`
+//! they follow one another on a path, and the search starts at the last solution. Each joint moves by at most 0.002 rad or m
+//! from one target to the next.
 
 use robocache_geometry::Real;
 use robocache_kinematics::{Chain, ChainConfig, Frame, InverseConfig, JointKind, Model, Pose, Solver};
@@ -12,9 +13,9 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-/// Number of rows of joints whose poses are computed.
+/// Number of rows of joint values whose poses are computed.
 const ROWS: usize = 4096;
-/// Number of timed passes over the rows. The fastest pass counts, as other work of the machine hardly disturbs all of them.
+/// Number of timed passes over the rows. The fastest pass counts: other processes disturb it least.
 const PASSES: usize = 60;
 /// Number of targets of inverse kinematics.
 const TARGETS: usize = 5000;
@@ -49,7 +50,7 @@ fn main() {
     }
 }
 
-/// Generator of random numbers from 0 to 1, SplitMix64, by its state.
+/// Random number generator (SplitMix64), which holds its state. Numbers are from 0 to 1.
 struct Random(u64);
 
 impl Random {

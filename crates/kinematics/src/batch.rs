@@ -1,5 +1,5 @@
-//! Poses, Jacobians and velocities of many rows. Each row has the bits that it has alone, whatever the batch and the number of
-//! threads.
+//! Poses, Jacobians and velocities for batches of rows of joint values, on all threads. A row gives the same bits alone and in
+//! any batch, for any number of threads.
 
 use crate::jacobian::{Frame, Twist};
 use crate::lanes::LANES;
@@ -7,12 +7,12 @@ use crate::model::{Model, Pose, pose_of};
 use rayon::prelude::*;
 use robocache_geometry::{Real, RigidTransform};
 
-/// Number of rows that a thread takes at a time. A batch of at most this many runs on the calling thread.
+/// Number of rows that a thread processes at a time. A batch of at most this many runs on the calling thread.
 const ROWS_AT_A_TIME: usize = 1024;
 
 impl<R: Real> Model<R> {
-    /// Computes the [pose](Self::pose) of each row, on all threads. Poses of invalid rows are NaN. Returns the number of invalid
-    /// rows.
+    /// Computes the [pose](Self::pose) for each row of joint values in `q`, on all threads. A row that is not
+    /// [valid](Self::takes) gets a pose of NaN. Returns the number of such rows.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint of each pose.
@@ -21,9 +21,9 @@ impl<R: Real> Model<R> {
         self.share(q, poses, 1, |q, poses| self.dispatch(q, poses))
     }
 
-    /// Computes the poses of some links for each row, on all threads: `links` are indices in [`Chain::links`](crate::Chain::links).
-    /// The poses of the first row come first, then those of the second, and so on. Poses of invalid rows are NaN. Returns the
-    /// number of invalid rows.
+    /// Computes the poses of some links for each row of joint values in `q`, on all threads: `links` has their indices in
+    /// [`Chain::links`](crate::Chain::links). The poses of the first row come first, then those of the second, and so on. A row
+    /// that is not [valid](Self::takes) gets poses of NaN. Returns the number of such rows.
     ///
     /// # Panics
     /// If an index is not that of a link, or `q` does not have a value for each joint of each row. If `poses` does not have an
@@ -55,8 +55,8 @@ impl<R: Real> Model<R> {
         })
     }
 
-    /// Computes the [manipulability](Self::manipulability) of each row, on all threads: NaN for invalid rows. Returns the number of
-    /// invalid rows.
+    /// Computes the [manipulability](Self::manipulability) for each row of joint values in `q`, on all threads: NaN for a row
+    /// that is not [valid](Self::takes). Returns the number of such rows.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint of each row.
@@ -77,8 +77,8 @@ impl<R: Real> Model<R> {
         })
     }
 
-    /// Computes the [twist](Self::twist) of each row, on all threads. Twists of invalid rows are NaN. Returns the number of invalid
-    /// rows.
+    /// Computes the [twist](Self::twist) for each row of joint values in `q` and velocities in `dq`, on all threads. If a row
+    /// is not [valid](Self::takes), or a velocity is not finite, the twist is NaN. Returns the number of such rows.
     ///
     /// # Panics
     /// If `q` or `dq` does not have a value for each joint of each twist.
@@ -98,11 +98,11 @@ impl<R: Real> Model<R> {
         rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
     }
 
-    /// Computes the [Jacobian](Self::jacobian) and the pose of each row, on all threads. Both are NaN for invalid rows. Returns the
-    /// number of invalid rows.
+    /// Computes the [Jacobian](Self::jacobian) and the pose for each row of joint values in `q`, on all threads. Both are NaN
+    /// for a row that is not [valid](Self::takes). Returns the number of such rows.
     ///
     /// # Panics
-    /// If `q` does not have a value for each joint of each pose, or `jacobians` not 6 numbers for each value.
+    /// If `q` does not have a value for each joint of each pose, or `jacobians` does not have 6 numbers for each value of `q`.
     pub fn jacobians(&self, q: &[R], frame: Frame, jacobians: &mut [R], poses: &mut [Pose<R>]) -> usize {
         assert_eq!(q.len(), poses.len() * self.joints, "a value for each joint of each row");
         assert_eq!(jacobians.len(), 6 * q.len(), "6 numbers for each value");
@@ -127,9 +127,9 @@ impl<R: Real> Model<R> {
         rows.with_min_len(ROWS_AT_A_TIME).map(row).sum()
     }
 
-    /// Runs `work` on all threads, each time with a chunk of the rows and the results of these rows, `of_row` results for a row. A
-    /// few rows run on the calling thread, which is done before another thread wakes up. `work` returns its number of invalid rows,
-    /// and this function the sum.
+    /// Runs `work` on all threads, each time with a chunk of the rows in `q` and their results, `of_row` for each row. A batch
+    /// of at most `ROWS_AT_A_TIME` rows runs on the calling thread: it is done before another thread wakes up. Returns the sum
+    /// of the numbers of invalid rows that `work` returns.
     fn share<T: Send>(
         &self,
         q: &[R],
@@ -145,8 +145,8 @@ impl<R: Real> Model<R> {
         chunks.map(|(q, results)| work(q, results)).sum()
     }
 
-    /// Computes the poses of rows, with code compiled for AVX2 if the CPU has it. The bits are the same: each lane computes what a
-    /// scalar would. Returns the number of invalid rows.
+    /// Computes the poses of rows, with code compiled for AVX2 if the CPU has it. The bits are the same without AVX2: each lane
+    /// computes what scalar code would. Returns the number of invalid rows.
     fn dispatch(&self, q: &[R], poses: &mut [Pose<R>]) -> usize {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {

@@ -1,5 +1,5 @@
-//! Chains from the links and joints of a URDF. A value of the file that can't be used is an error with file, line and joint; one of
-//! the configuration is an error with its key. A doubtful value is used, and becomes a warning.
+//! Building of a chain from the links and joints of a URDF. A value of the file that can't be used is an error with file, line
+//! and joint; a value of the configuration is an error with its key. A doubtful value is used, and becomes a warning.
 
 use crate::chain::{Chain, ChainConfig, Joint, JointKind, Link, MAX_JOINTS, Mimic, Segment};
 use crate::error::ChainError;
@@ -10,7 +10,7 @@ use robocache_geometry::polynomial::MAX_ANGLE;
 use robocache_yaml::{did_you_mean, listed};
 use std::collections::HashMap;
 
-/// A moving joint of the chain, and its leader: the joint that gives its value. A joint that mimics none is its own leader.
+/// A moving joint of the chain, and its leader: the joint that it mimics. A joint that mimics none is its own leader.
 struct Moving<'a> {
     joint: UrdfJoint<'a>,
     kind: JointKind,
@@ -18,7 +18,7 @@ struct Moving<'a> {
     mimic: Option<Mimic>,
 }
 
-/// Reads the chain that `config` chooses from `text`, the text of a URDF. Errors call the text `file`.
+/// Reads the chain that `config` chooses from `text`, the text of a URDF. Errors name the text `file`.
 pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chain, ChainError> {
     let refused = |problem| ChainError::File {
         file: file.to_owned(),
@@ -60,7 +60,7 @@ pub(crate) fn build(text: &str, file: &str, config: &ChainConfig) -> Result<Chai
     Ok(chain)
 }
 
-/// Lists the joints of a path that are not fixed, with the motion of each.
+/// Lists the moving joints of a path, with the motion of each.
 fn moving<'a>(path: &[UrdfJoint<'a>]) -> Result<Vec<(UrdfJoint<'a>, JointKind)>, ChainError> {
     let mut moving = Vec::new();
     for joint in path {
@@ -71,7 +71,8 @@ fn moving<'a>(path: &[UrdfJoint<'a>]) -> Result<Vec<(UrdfJoint<'a>, JointKind)>,
     Ok(moving)
 }
 
-/// Adds the segments and links of a path to a chain. Returns the product of the constant transforms behind the last segment.
+/// Adds the segments and links of a path to a chain. Returns the product of the constant transforms after the last
+/// moving joint.
 fn add_frames(
     chain: &mut Chain,
     base: &str,
@@ -125,7 +126,7 @@ fn warn_units(joint: &UrdfJoint<'_>, origin: &UrdfOrigin, warnings: &mut Vec<Str
     }
 }
 
-/// Largest difference of an axis' length from 1 that gives no warning.
+/// Largest difference of an axis' length from 1 without a warning.
 const AXIS_TOLERANCE: f64 = 1e-3;
 
 fn add_link(chain: &mut Chain, name: &str, open: &PendingTransform) {
@@ -136,7 +137,7 @@ fn add_link(chain: &mut Chain, name: &str, open: &PendingTransform) {
     });
 }
 
-/// Returns the frame of the tip, or of the tool if there is one, in the moved frame of the last segment.
+/// Returns the frame of the tip, or of the tool if there is one, relative to the frame that the last segment moves.
 fn tip(mut open: PendingTransform, config: &ChainConfig) -> Result<RigidTransform<f64>, String> {
     if let Some(tool) = &config.tool {
         let mut numbers = tool.rotation.as_flattened().iter().chain(&tool.translation);
@@ -152,7 +153,7 @@ fn tip(mut open: PendingTransform, config: &ChainConfig) -> Result<RigidTransfor
     Ok(open.take())
 }
 
-/// Checks that each limit of the configuration belongs to a joint.
+/// Checks that each name in the configuration's `limits` is that of a joint.
 fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), String> {
     let names: Vec<_> = joints.iter().map(|joint| &joint.name).collect();
     match config.limits.keys().find(|name| !names.contains(name)) {
@@ -164,7 +165,7 @@ fn check_names_of_limits(config: &ChainConfig, joints: &[Joint]) -> Result<(), S
     }
 }
 
-/// Product of the constant transforms since the last moving joint.
+/// Product of the constant transforms since the last moving joint; `None` if there is none yet.
 #[derive(Default)]
 struct PendingTransform(Option<RigidTransform<f64>>);
 
@@ -189,7 +190,7 @@ impl PendingTransform {
     }
 }
 
-/// Follows the mimics from a joint to the leader, whose value is given. A mimic of a mimic becomes a mimic of the leader.
+/// Follows a joint's mimics to its leader, the joint whose value is given. A mimic of a mimic becomes a mimic of the leader.
 fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<Moving<'a>, ChainError> {
     let mut whole: Option<Mimic> = None;
     let mut at = joint;
@@ -237,10 +238,11 @@ fn follow<'a>(urdf: &Urdf<'a>, joint: UrdfJoint<'a>, kind: JointKind) -> Result<
     })
 }
 
-/// Largest distance of a mimic past its limits that gives no warning, radians or metres: numbers in files are rounded.
+/// Largest distance by which a mimic may exceed its limits without a warning, radians or metres: numbers in files are rounded.
 const ROUNDING: f64 = 1e-6;
 
-/// Warns if a joint that mimics goes past its own limits while its leader is within its own. Limits of mimics are not enforced.
+/// Warns if a joint that mimics can exceed its own limits while its leader is within the leader's limits. Limits of mimics are
+/// not enforced.
 fn warn_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>) -> Result<(), ChainError> {
     let leader = joints.iter().find(|joint| joint.name == moving.leader.name);
     let (Some(mimic), Some(leader), false) = (moving.mimic, leader, moving.kind == JointKind::Continuous) else {
@@ -265,8 +267,8 @@ fn warn_mimic(moving: &Moving<'_>, joints: &[Joint], warnings: &mut Vec<String>)
     Ok(())
 }
 
-/// Returns the joints whose values the caller gives, in the order of the configuration's `joints`, or from the base on without
-/// `joints`. A leader outside the chain is refused unless `joints` names it.
+/// Returns the joints that have a value in each row of joint values, in the order of the configuration's `joints`, or from the
+/// base on without `joints`. A leader outside the chain is refused unless `joints` names it.
 fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoint<'a>>, String> {
     let mut found: Vec<UrdfJoint<'a>> = Vec::new();
     let own = moving.iter().filter(|moving| moving.mimic.is_none());
@@ -308,17 +310,16 @@ fn order<'a>(moving: &[Moving<'a>], config: &ChainConfig) -> Result<Vec<UrdfJoin
     }
 }
 
-/// Two turns, radians. Limits of a revolute joint, and angles of an origin, that are larger may be in degrees.
+/// Two turns, radians. Larger limits of a revolute joint, or larger angles of an origin, may be in degrees and give a warning.
 const TWO_TURNS: f64 = 12.6;
 
-/// Largest coordinate of an origin that gives no warning, metres: a larger one may be in millimetres.
+/// Largest coordinate of an origin without a warning, metres: a larger one may be in millimetres.
 const FAR: f64 = 100.0;
 
-/// Largest multiplier of a mimic: it keeps results far from the ends of float32.
+/// Largest multiplier of a mimic. This bound keeps results far from the ends of float32.
 const MAX_MULTIPLIER: f64 = 1e6;
 
-/// Makes the joint of the chain for a joint of the URDF whose value the caller gives. Checks its limits, and adds warnings about
-/// doubtful ones.
+/// Makes a [`Joint`] from a joint of the URDF. Checks its limits, and adds warnings about doubtful ones.
 fn joint(joint: &UrdfJoint<'_>, config: &ChainConfig, warnings: &mut Vec<String>) -> Result<Joint, ChainError> {
     let mut tell = |text: String| warnings.push(joint.warning(&text));
     let configured = config.limits.get(joint.name).copied();
@@ -397,8 +398,8 @@ fn short(number: f64) -> String {
     }
 }
 
-/// Returns a rotation that turns the z axis to a unit vector, after Duff et al., Building an orthonormal basis, revisited, Journal
-/// of Computer Graphics Techniques 6(1), 2017. The rotation is exact for axes along a coordinate.
+/// Returns a rotation that turns the z axis to a unit vector, after Duff et al., Building an orthonormal basis, revisited,
+/// Journal of Computer Graphics Techniques 6(1), 2017. The rotation is exact for axes along a coordinate.
 fn turned_to_z([x, y, z]: [f64; 3]) -> RigidTransform<f64> {
     let sign = if z < 0.0 { -1.0 } else { 1.0 };
     let scale = -1.0 / (sign + z);

@@ -17,17 +17,17 @@ pub const MAX_JOINTS: usize = 16;
 /// Range of norms with which four numbers count as a unit quaternion: other numbers, such as joints, seldom have such a norm.
 pub const UNIT_NORMS: RangeInclusive<f64> = 0.99..=1.01;
 
-/// Configuration of a chain: its part of a URDF, and values in place of those in the file.
+/// Configuration of a chain: its first and last link in a URDF, and values that replace those of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChainConfig {
     /// Name of the first link of the chain. Poses are given in its frame.
     pub base: String,
-    /// Name of the last link of the chain, whose pose is computed. It lies below `base`.
+    /// Name of the last link of the chain, whose pose is computed. It is a descendant of `base`.
     pub tip: String,
-    /// Names of the joints, in the order of a row of joint values; `None` for the order from the base to the tip. A joint outside
-    /// the chain has to be named here if joints of the chain mimic it.
+    /// Names of the joints, in the order of a row of joint values; `None` for the order from the base to the tip. A joint
+    /// outside the chain has to be named here if joints of the chain mimic it.
     pub joints: Option<Vec<String>>,
-    /// Lower and upper limits by the names of joints, radians or metres, in place of those in the file.
+    /// Lower and upper limits by the names of joints, radians or metres. They replace the limits in the file.
     pub limits: BTreeMap<String, [f64; 2]>,
     /// Pose of the tool in the frame of the tip, metres; `None` if poses are those of the tip itself.
     pub tool: Option<RigidTransform<f64>>,
@@ -44,21 +44,21 @@ pub enum JointKind {
     Prismatic,
 }
 
-/// A joint whose value the caller gives, as an element of a row of joint values.
+/// A joint of a chain that has a value in each row of joint values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joint {
     /// Name of the joint in the URDF.
     pub name: String,
     /// Motion of the joint: a turn, with or without limits, or a slide.
     pub kind: JointKind,
-    /// Lower and upper limit of the joint, radians or metres. For a continuous joint they are the largest values for which poses
-    /// are computed, -8,192 and 8,192.
+    /// Lower and upper limit of the joint, radians or metres. For a continuous joint they are the largest values for which
+    /// poses are computed, -8,192 and 8,192.
     pub limits: [f64; 2],
 }
 
 impl Joint {
-    /// Returns the ends of the range in which the starts of inverse kinematics are spread, radians or metres: the limits, or -pi
-    /// and pi for a continuous joint.
+    /// Returns the ends of the range over which initial guesses of inverse kinematics are spread, radians or metres: the
+    /// limits, or -pi and pi for a continuous joint.
     pub(crate) fn range(&self) -> [f64; 2] {
         match self.kind {
             JointKind::Continuous => [-std::f64::consts::PI, std::f64::consts::PI],
@@ -70,8 +70,8 @@ impl Joint {
 /// A moving joint of the chain, with the constant transform before it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Segment {
-    /// Frame whose z axis is the joint's axis, in the moved frame of the previous segment. The frame of the first segment is in the
-    /// frame of the base.
+    /// Frame whose z axis is the joint's axis, relative to the frame that the previous segment moves. For the first segment, it
+    /// is relative to the base.
     pub frame: RigidTransform<f64>,
     pub kind: JointKind,
     /// Index of the joint that gives the segment's value, in [`Chain::joints`].
@@ -86,7 +86,7 @@ pub(crate) struct Mimic {
     pub offset: f64,
 }
 
-/// A link of the chain, with its frame in the moved frame of the last segment above the link.
+/// A link of the chain. Its frame is relative to the frame that the last segment above the link moves.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Link {
     pub name: String,
@@ -99,7 +99,7 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     pub(crate) segments: Vec<Segment>,
-    /// Frame of the tip, or of its tool, in the moved frame of the last segment.
+    /// Frame of the tip, or of its tool, relative to the frame that the last segment moves.
     pub(crate) tip: RigidTransform<f64>,
     pub(crate) links: Vec<Link>,
     pub(crate) joints: Vec<Joint>,
@@ -123,7 +123,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Chain {
-    /// Reads the chain from the link `base` to the link `tip` from the text of a URDF. Errors call the text `file`.
+    /// Reads the chain from the link `base` to the link `tip` from the text of a URDF. Errors name the text `file`.
     ///
     /// # Errors
     /// Names the file, the line and the joint, the value found and the values allowed.
@@ -171,7 +171,7 @@ impl Chain {
         })
     }
 
-    /// Reads the chain that a configuration chooses from the text of a URDF. Errors call the text `file`.
+    /// Reads the chain that a configuration chooses from the text of a URDF. Errors name the text `file`.
     ///
     /// # Errors
     /// If [`from_urdf`](Self::from_urdf) would fail.
@@ -179,14 +179,14 @@ impl Chain {
         build(text, file, config)
     }
 
-    /// The joints whose values the caller gives, in the order of a row of joint values. Joints that are fixed, or that mimic
+    /// Joints that have a value in each row of joint values, in the order of the row. Joints that are fixed, or that mimic
     /// others, are absent.
     pub fn joints(&self) -> &[Joint] {
         &self.joints
     }
 
-    /// Returns a copy of the chain with each joint's limits moved outwards by `by` at either end, radians or metres, but not beyond
-    /// 8,192.
+    /// Returns a copy of the chain with each joint's limits moved outwards by `by` at either end, radians or metres, but not
+    /// beyond 8,192.
     pub(crate) fn with_wider_limits(&self, by: f64) -> Self {
         let (mut chain, most) = (self.clone(), robocache_geometry::polynomial::MAX_ANGLE);
         for joint in &mut chain.joints {

@@ -1,6 +1,6 @@
 use std::io;
 
-/// The reason why a URDF gives no chain.
+/// Reason why a chain can't be read from a URDF.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainError {
@@ -12,22 +12,22 @@ pub enum ChainError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A file as a whole can't be used, or lacks a link or a joint that was asked for.
+    /// The file can't be used as a whole, or lacks a link or a joint that the configuration names.
     #[error("{file}: {problem}")]
     File {
         /// Path of the file, or the name that the caller gave to its text.
         file: String,
-        /// The value found, and the values allowed.
+        /// Error text with the value found and the values allowed.
         problem: String,
     },
-    /// An element of the file can't be used.
+    /// An XML element of the file can't be used.
     #[error("{file}:{line}: {problem}")]
     Element {
         /// Path of the file, or the name that the caller gave to its text.
         file: String,
         /// Line of the element in the file, from 1.
         line: u32,
-        /// The value found, and the values allowed.
+        /// Error text with the value found and the values allowed.
         problem: String,
     },
     /// A joint of the file can't be used.
@@ -39,7 +39,7 @@ pub enum ChainError {
         line: u32,
         /// Name of the joint in the file.
         joint: String,
-        /// The value found, and the values allowed.
+        /// Error text with the value found and the values allowed.
         problem: String,
     },
 }

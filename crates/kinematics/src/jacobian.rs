@@ -1,5 +1,4 @@
-//! Jacobians: the velocity of the tip for a unit of velocity of each joint. Every sum runs over the joints in their order, from the
-//! first on.
+//! Jacobians: the velocity of the tip for a unit of velocity of each joint. Sums run over the joints in their order.
 
 use crate::chain::MAX_JOINTS;
 use crate::ldl::Ldl;
@@ -8,7 +7,7 @@ use robocache_geometry::vector::cross;
 use robocache_geometry::{Real, RigidTransform};
 use serde::Deserialize;
 
-/// Point and axes in which a velocity is given.
+/// Point and axes in which the velocity of the tip is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Frame {
@@ -27,14 +26,14 @@ pub type Twist<R> = [R; 6];
 
 /// Column of a Jacobian: the linear velocity of the tip for a unit of velocity of one joint, and then the angular one.
 pub(crate) type Column<R> = [R; 6];
-/// Columns of all joints or segments, with zeros behind them.
+/// Columns of all joints or segments; the columns after the last one are 0.
 pub(crate) type Columns<R> = [Column<R>; MAX_JOINTS];
 
 impl<R: Real> Model<R> {
-    /// Writes the Jacobian of the tip, row-major: 6 rows with a number for each joint, the linear rows first. Returns the pose of
-    /// the tip.
+    /// Writes the Jacobian of the tip, row-major: 6 rows with a number for each joint, the linear rows first. Returns the pose
+    /// of the tip.
     ///
-    /// Returns `None`, and writes nothing, for an invalid row of joints.
+    /// Returns `None`, and writes nothing, if `q` is not [valid](Self::takes).
     ///
     /// # Panics
     /// If `q` does not have a value for each joint, or `jacobian` 6 numbers for each joint.
@@ -57,7 +56,7 @@ impl<R: Real> Model<R> {
     /// Computes the velocity of the tip at joints `q` that move with `dq`, radians or metres per second. Each component is the
     /// Jacobian's row times `dq`, summed from the first joint on.
     ///
-    /// Returns `None` for an invalid row of joints, or if a velocity is not finite.
+    /// Returns `None` if `q` is not [valid](Self::takes), or a velocity is not finite.
     ///
     /// # Panics
     /// If `q` or `dq` does not have a value for each joint.
@@ -78,10 +77,11 @@ impl<R: Real> Model<R> {
         twist.iter().all(|x| x.is_finite()).then_some(twist)
     }
 
-    /// Computes the manipulability sqrt(det J J^T), after Yoshikawa, Manipulability of robotic mechanisms, International Journal of
-    /// Robotics Research 4(2), 1985; sqrt(det J^T J) for fewer than 6 joints. The result is 0 at a singularity, to within rounding.
+    /// Computes the manipulability sqrt(det J J^T), after Yoshikawa, Manipulability of robotic mechanisms, International
+    /// Journal of Robotics Research 4(2), 1985; sqrt(det J^T J) for fewer than 6 joints. The result is 0 at a singularity, to
+    /// within rounding.
     ///
-    /// Returns `None` for an invalid row of joints.
+    /// Returns `None` if `q` is not [valid](Self::takes).
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -131,7 +131,8 @@ impl<R: Real> Model<R> {
         tip
     }
 
-    /// Sums the columns of segments to columns of joints. The column of a mimic is multiplied by its multiplier first.
+    /// Sums the columns of segments to columns of joints. The column of a mimic is multiplied by its multiplier, and added to
+    /// the column of the joint that it mimics.
     fn by_joint(&self, of_segments: &Columns<R>) -> Columns<R> {
         let mut columns = Columns::default();
         for (segment, column) in self.segments.iter().zip(of_segments) {

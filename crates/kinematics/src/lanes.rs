@@ -1,6 +1,7 @@
-//! Poses of several rows at once, a lane each: loops over arrays of lanes, which the compiler turns into vectors.
+//! Computation of poses for several rows of joint values at once, a vector lane for each row. The compiler vectorizes the loops
+//! over lanes.
 //!
-//! Lanes are rows, so that no sum changes its order: the bits are those of [`Model::pose`].
+//! Each lane computes one row, so that no sum changes its order: the bits are those of [`Model::pose`].
 
 use crate::chain::MAX_JOINTS;
 use crate::model::{Model, Pose, Segment, pose_of, slid};
@@ -11,10 +12,10 @@ use std::array::from_fn;
 /// Number of rows that are computed at once: one vector of AVX2 in float32, two vectors in float64.
 pub(crate) const LANES: usize = 8;
 
-/// A number for each of the rows that are computed at once.
+/// A number for each lane.
 type Lanes<R> = [R; LANES];
 
-/// A frame for each of the rows that are computed at once, aligned so that no vector lies across two cache lines.
+/// A frame for each lane, aligned so that no vector lies across two cache lines.
 #[repr(C, align(64))]
 struct Frames<R> {
     rotation: [[Lanes<R>; 3]; 3],
@@ -22,7 +23,7 @@ struct Frames<R> {
 }
 
 impl<R: Real> Model<R> {
-    /// Computes the poses of [`LANES`] rows. Poses of invalid rows are NaN. Returns the number of invalid rows.
+    /// Computes the poses of [`LANES`] rows of joint values. Poses of invalid rows are NaN. Returns the number of invalid rows.
     #[inline(always)]
     pub(crate) fn poses_of_lanes(&self, q: &[R], poses: &mut [Pose<R>]) -> usize {
         let (zero, one, most) = (R::from_f64(0.0), R::from_f64(1.0), R::from_f64(MAX_ANGLE));
@@ -65,7 +66,7 @@ impl<R: Real> Model<R> {
 }
 
 impl<R: Real> Frames<R> {
-    /// Makes frames that are the same for all rows.
+    /// Makes the same frame for all lanes.
     #[inline(always)]
     fn all(frame: &RigidTransform<R>) -> Self {
         Self {
@@ -74,7 +75,7 @@ impl<R: Real> Frames<R> {
         }
     }
 
-    /// Moves the frames of a segment's axis by `values`, and goes on to the axis of the next segment.
+    /// Moves the frames along or about a segment's axis by `values`, and then to the axis of the next segment.
     #[inline(always)]
     fn pass(&mut self, segment: &Segment<R>, values: &Lanes<R>) {
         if segment.slides {

@@ -9,7 +9,8 @@ pub(crate) struct Ldl<R, const M: usize> {
 }
 
 impl<R: Real, const M: usize> Ldl<R, M> {
-    /// Decomposes the symmetric matrix whose lower triangle is `a`, column by column. A pivot below `least` is replaced by `least`.
+    /// Decomposes the symmetric matrix whose lower triangle is `a`, column by column. A pivot below `least` is replaced
+    /// by `least`.
     #[inline(always)]
     #[expect(
         clippy::needless_range_loop,

@@ -1,4 +1,4 @@
-//! Kinematics of a robot's chains, read from its URDF: poses and Jacobians of joints, and joints for poses.
+//! Kinematics of a robot's chains, read from its URDF: poses and Jacobians from joints, and joints from poses.
 //!
 //! ```
 //! use robocache_kinematics::{Chain, InverseConfig, Model, Solver};
@@ -28,8 +28,8 @@
 //! # Bits
 //!
 //! All results come from additions, multiplications, divisions and square roots in a stated order; sine and cosine are the
-//! [polynomials](robocache_geometry::polynomial) of `geometry`. So the bits are the same on every machine. The bits of a row depend
-//! neither on its batch nor on the number of threads.
+//! [polynomials](robocache_geometry::polynomial) of `geometry`. So the bits are the same on every machine. The bits of a row
+//! depend neither on its batch nor on the number of threads.
 
 pub mod actions;
 mod batch;

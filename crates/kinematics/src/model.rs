@@ -1,5 +1,5 @@
-//! Forward kinematics of a chain in one float type. The bits of a result depend on nothing but the chain, the type and the row of
-//! joints.
+//! Forward kinematics of a chain in one float type. The bits of a result depend on nothing but the chain, the type and the row
+//! of joints.
 
 use crate::chain::{Chain, JointKind, MAX_JOINTS, Mimic};
 use robocache_geometry::polynomial::{MAX_ANGLE, sin_cos};
@@ -10,8 +10,8 @@ pub type Pose<R> = [R; 7];
 
 /// Model of a chain in one float type, which computes poses and Jacobians.
 ///
-/// A row has a value for each of [`Chain::joints`], radians or metres. A value that is not finite, or larger than 8,192, makes its
-/// row invalid.
+/// A row has a value for each of [`Chain::joints`], radians or metres. A value that is not finite, or larger than 8,192 in
+/// magnitude, makes its row invalid.
 #[derive(Clone, Debug)]
 pub struct Model<R> {
     pub(crate) joints: usize,
@@ -33,7 +33,7 @@ pub struct Segment<R> {
     pub is_first: bool,
     /// Multiplier and offset, radians or metres, of a segment that mimics a joint; `None` if the segment is the joint itself.
     pub mimic: Option<[R; 2]>,
-    /// Frame of the next segment's axis, or of the tip, in the moved frame of this segment.
+    /// Frame of the next segment's axis, or of the tip, relative to the frame that this segment moves.
     pub next: RigidTransform<R>,
 }
 
@@ -42,7 +42,8 @@ pub struct Segment<R> {
 pub struct Link<R> {
     /// Number of segments between the base and the link.
     pub segments: usize,
-    /// Frame of the link in the moved frame of the last segment above the link, or in the base's frame if no segment is above it.
+    /// Frame of the link, relative to the frame that the last segment above the link moves, or to the base if no segment is
+    /// above it.
     pub frame: RigidTransform<R>,
 }
 
@@ -81,7 +82,7 @@ impl<R: Real> Model<R> {
         self.joints
     }
 
-    /// The moving joints from the base to the tip, with those that mimic others.
+    /// Moving joints from the base to the tip, including those that mimic others.
     pub fn segments(&self) -> &[Segment<R>] {
         &self.segments
     }
@@ -96,7 +97,7 @@ impl<R: Real> Model<R> {
         self.is_direct
     }
 
-    /// Frames of the links from the base to the tip, in the order of [`Chain::links`].
+    /// Links from the base to the tip with their frames, in the order of [`Chain::links`].
     pub fn link_parts(&self) -> &[Link<R>] {
         &self.links
     }
@@ -106,7 +107,8 @@ impl<R: Real> Model<R> {
         self.links.len()
     }
 
-    /// True if a row is valid: all values, and the values that mimics make of them, are finite and at most 8,192 in magnitude.
+    /// True if a row of joint values is valid: all values, and the values that mimics make of them, are finite and at most
+    /// 8,192 in magnitude.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -114,7 +116,7 @@ impl<R: Real> Model<R> {
         self.turns(q).is_valid
     }
 
-    /// Computes the pose of the tip for a row of joints; `None` for an invalid row.
+    /// Computes the pose of the tip for a row of joint values; `None` if the row is not [valid](Self::takes).
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -125,7 +127,7 @@ impl<R: Real> Model<R> {
         turns.is_valid.then(|| pose_of(&self.tip(&turns, |_, _, _| ())))
     }
 
-    /// Writes the frame of each of [`Chain::links`], in the frame of the base. Returns true if the row of joints is valid;
+    /// Writes the frame of each of [`Chain::links`], in the frame of the base. Returns true if `q` is [valid](Self::takes);
     /// otherwise returns false, and writes nothing.
     ///
     /// # Panics
@@ -148,8 +150,8 @@ impl<R: Real> Model<R> {
         true
     }
 
-    /// Computes the frame of the tip. Calls `visit` with each segment's index, the frame of its axis, and this frame moved by the
-    /// segment's value.
+    /// Computes the frame of the tip. Calls `visit` with each segment's index, the frame of its axis, and this frame moved by
+    /// the segment's value.
     #[inline(always)]
     pub(crate) fn tip(
         &self,
@@ -168,7 +170,8 @@ impl<R: Real> Model<R> {
         axis
     }
 
-    /// Computes the value of each segment, its sine and its cosine. Sines and cosines are computed side by side, in vectors.
+    /// Computes the value of each segment, its sine and its cosine. Several sines and cosines are computed at a time, with
+    /// vector instructions.
     ///
     /// # Panics
     /// If `q` does not have a value for each joint.
@@ -206,7 +209,7 @@ impl<R: Real> Model<R> {
     }
 }
 
-/// Values of all segments for a row of joints, with their sines and cosines.
+/// Values of all segments for a row of joint values, with their sines and cosines.
 pub(crate) struct Turns<R> {
     /// True if each value is finite and at most 8,192 in magnitude.
     pub is_valid: bool,
@@ -215,7 +218,7 @@ pub(crate) struct Turns<R> {
     cosines: Row<R>,
 }
 
-/// Number of sines that are computed side by side: as many as fit in a vector of 16 bytes, which any CPU has.
+/// Number of sines that are computed at a time: as many as fit in a vector of 16 bytes, which any CPU has.
 const fn vector_lanes<R>() -> usize {
     16 / size_of::<R>()
 }
@@ -229,7 +232,8 @@ pub(crate) fn slid<R: Real>(frame: &RigidTransform<R>, q: R) -> RigidTransform<R
     }
 }
 
-/// Turns a frame about its z axis by the angle with this sine and cosine. Its columns become `x cos + y sin` and `y cos - x sin`.
+/// Turns a frame about its z axis by the angle with this sine and cosine. Its columns x and y become
+/// `x cos + y sin` and `y cos - x sin`.
 #[inline(always)]
 pub(crate) fn turned<R: Real>(frame: &RigidTransform<R>, sine: R, cosine: R) -> RigidTransform<R> {
     RigidTransform {
@@ -248,5 +252,5 @@ pub(crate) fn pose_of<R: Real>(frame: &RigidTransform<R>) -> Pose<R> {
     [x, y, z, qx, qy, qz, qw]
 }
 
-/// Values of all joints or segments, with zeros behind them.
+/// Values of all joints or segments; the values after the last one are 0.
 pub(crate) type Row<R> = [R; MAX_JOINTS];

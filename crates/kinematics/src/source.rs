@@ -1,4 +1,4 @@
-//! A chain as a configuration file describes it. A key that is not known is refused, so that a typing error is never ignored.
+//! Description of a chain in a configuration file. A key that is not known is refused, so that a typing error is never ignored.
 
 use crate::chain::{Chain, ChainConfig, UNIT_NORMS};
 use crate::error::ChainError;
@@ -30,7 +30,7 @@ pub struct ChainSource {
     pub tip: String,
     /// Names of the joints in the order of a row of joint values: [`ChainConfig::joints`].
     pub joints: Option<Vec<String>>,
-    /// Lower and upper limits by the names of joints, in place of those of the file: [`ChainConfig::limits`].
+    /// Lower and upper limits by the names of joints, which replace the limits in the URDF: [`ChainConfig::limits`].
     #[serde(default)]
     pub limits: BTreeMap<String, [f64; 2]>,
     /// Pose of the tool in the frame of the tip; `None` if poses are those of the tip itself: [`ChainConfig::tool`].
@@ -77,7 +77,7 @@ impl ToolConfig {
 }
 
 impl ChainSource {
-    /// Converts the entry to the configuration of a chain.
+    /// Converts this entry of the configuration file to the configuration of a chain.
     ///
     /// # Errors
     /// If the tool's pose is not allowed: names the key, the value found and the values allowed.

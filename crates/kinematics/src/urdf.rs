@@ -14,10 +14,10 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 const MAX_NODES: u32 = 1 << 20;
 /// Largest coordinate of an origin or of a tool, metres.
 pub(crate) const MAX_DISTANCE: f64 = 1e6;
-/// Smallest length of an axis that has a direction, and largest length whose square is finite.
+/// Smallest length of an axis that has a direction, and largest length whose square is finite in float64.
 const AXIS_LENGTHS: [f64; 2] = [1e-6, 1e150];
 
-/// Parses the text of a URDF, which errors call `file`. A text that is too long, or has too many elements, is refused.
+/// Parses the text of a URDF; errors name it `file`. A text that is too long, or has too many elements, is refused.
 pub(crate) fn parse<'a>(text: &'a str, file: &str) -> Result<Document<'a>, ChainError> {
     if text.len() > MAX_BYTES {
         return Err(refused(
@@ -53,13 +53,14 @@ fn refused(file: &str, problem: impl Into<String>) -> ChainError {
     }
 }
 
-/// Links and joints of a URDF. Each joint has a unique name, and two links of the file; each link has at most one joint above it.
+/// Links and joints of a URDF. Each joint has a unique name, a parent link and a child link. Each link has at most one
+/// parent joint.
 pub(crate) struct Urdf<'a> {
     file: &'a str,
     document: &'a Document<'a>,
     links: Vec<&'a str>,
     joints: HashMap<&'a str, UrdfJoint<'a>>,
-    /// Joint above each link, by the name of the link.
+    /// Parent joint of each link, by the name of the link.
     above: HashMap<&'a str, UrdfJoint<'a>>,
 }
 
@@ -71,9 +72,9 @@ pub(crate) struct UrdfJoint<'a> {
     node: Node<'a, 'a>,
     /// Name of the joint in the URDF.
     pub name: &'a str,
-    /// Name of the link above the joint.
+    /// Name of the parent link.
     pub parent: &'a str,
-    /// Name of the link that the joint moves.
+    /// Name of the child link, which the joint moves.
     pub child: &'a str,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct UrdfJoint<'a> {
 pub(crate) struct UrdfLimits {
     /// Lower and upper limit of the joint, radians or metres; 0 for a limit that the file does not give.
     pub range: [f64; 2],
-    /// Name of the limit, `lower` or `upper`, if the file gives only this one.
+    /// Name of the limit, `lower` or `upper`, if the file gives only one; `None` if it gives both.
     pub only: Option<&'static str>,
 }
 
@@ -229,7 +230,7 @@ impl<'a> Urdf<'a> {
         Ok(path)
     }
 
-    /// Checks that the joints above a link do not lead back to the link, in a circle.
+    /// Checks that the joints above a link do not form a cycle that leads back to the link.
     fn check_circle(&self, link: &str) -> Result<(), ChainError> {
         let mut above = self.above.get(link);
         for _ in 0..self.joints.len() {
@@ -275,7 +276,8 @@ impl<'a> UrdfJoint<'a> {
         Ok(self.element(element)?.and_then(|element| element.attribute(name)))
     }
 
-    /// Checks that a child element has no attributes but `allowed`: others would change the chain, but are not read.
+    /// Checks that a child element has only the attributes `allowed`: any other attribute could change the chain, and is
+    /// not read.
     fn expect_attributes(&self, element: &str, allowed: &[&str]) -> Result<(), ChainError> {
         let Some(node) = self.element(element)? else {
             return Ok(());
@@ -317,8 +319,8 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// Reads the numbers of a child element's attribute, each of a magnitude up to `most`. Returns `otherwise` if the element or
-    /// the attribute is absent.
+    /// Reads the numbers of a child element's attribute. A magnitude above `most` is refused. Returns `otherwise` if the
+    /// element or the attribute is absent.
     fn numbers<const N: usize>(
         &self,
         element: &str,
@@ -379,7 +381,7 @@ impl<'a> UrdfJoint<'a> {
         }
     }
 
-    /// Reads the limits of the joint; `None` if the file gives neither.
+    /// Reads the limits of the joint; `None` if the file gives no limit.
     pub fn limits(&self) -> Result<Option<UrdfLimits>, ChainError> {
         let given = |name| Ok(self.attribute("limit", name)?.is_some());
         let only = match (given("lower")?, given("upper")?) {

@@ -1,4 +1,4 @@
-//! Tests that the computation of poses, Jacobians and joints allocates nothing.
+//! Tests that the computation of poses, Jacobians and inverse kinematics allocates nothing.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Groups of channels, each with its own interpolation and limits: those of a modality, and those of a trajectory.
+//! Groups of channels, each with its own interpolation and limits: the key `groups` of a modality and of
+//! the section `resample:`.
 //!
 //! Checked groups cover each channel exactly once, in the order of the channels.
 
@@ -8,32 +9,34 @@ use robocache_time::{Interpolation, Limits, QuaternionOrder, Rule};
 use serde::Deserialize;
 use std::ops::Range;
 
-/// Range of channels with its own interpolation and limits. At a target its channels are all valid, or all filled. A setting that a
-/// group leaves out is that of its modality, or of the section `resample:`.
+/// Range of channels with its own interpolation and limits. At a target, its channels are all valid, or all have the fill
+/// value. Settings that a group leaves out come from its modality, or from the section `resample:`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelGroupConfig {
-    /// Range `[from, to)`: index of the first channel, and index after the last.
+    /// Range `[from, to)`: index of the first channel, and index after the last channel.
     pub channels: [usize; 2],
-    /// Mode in which values between samples are computed; `None`: as set for the modality.
+    /// Interpolation mode between samples; `None`: as set for the modality.
     pub interpolation: Option<Interpolation>,
-    /// Greatest distance of a target from the sample that gives its value, ms; only `previous` and `nearest` use it. `None`: as
-    /// set for the modality.
+    /// Greatest distance of a target from the sample that gives its value, ms; beyond it the value is not valid. Only
+    /// `previous` and `nearest` use it. `None`: as set for the modality.
     pub max_age_ms: Option<f64>,
-    /// Greatest distance of the two samples around a target, ms, for all modes but `previous` and `nearest`. `None`: as set for
-    /// the modality.
+    /// Greatest time between the two samples around a target, ms; beyond it the value is not valid. All modes but `previous`
+    /// and `nearest` use it. `None`: as set for the modality.
     pub max_gap_ms: Option<f64>,
     /// Longest time after the newest sample for which its value is still used, ms, for all modes but `previous` and `nearest`.
     /// `None`: as set for the modality.
     pub extrapolate_ms: Option<f64>,
-    /// `slerp`: true to publish the quaternion with w >= 0, of the two of opposite sign that are the same rotation. `None`: as set
-    /// for the modality, else false.
+    /// True if `slerp` publishes each quaternion with w >= 0; q and -q are the same rotation. `None`: as set for the
+    /// modality, else false.
     pub canonical: Option<bool>,
-    /// `slerp`: position of w in a quaternion, last (`xyzw`) or first (`wxyz`). `None`: as set for the modality, else `xyzw`.
+    /// Order of the components of a quaternion for `slerp`: w last (`xyzw`) or first (`wxyz`). `None`: as set for the
+    /// modality, else `xyzw`.
     pub order: Option<QuaternionOrder>,
 }
 
-/// Channels `from..to`, whose values `rule` computes. At a target they are all valid, or all filled.
+/// Channels `from..to`, whose values `rule` computes: its interpolation mode and limits. At a target they are all valid, or all
+/// have the fill value.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelGroup {
     pub from: usize,
@@ -41,18 +44,19 @@ pub(crate) struct ChannelGroup {
     pub rule: Rule,
 }
 
-/// Settings of a modality, or of the section `resample:`, and of its groups, before the check.
+/// Settings before the check: of a modality or of the section `resample:`, and of its channel groups.
 struct ChannelGroups<'a> {
-    /// Prefix of the keys in an error: `modalities[2]`, or nothing.
+    /// Prefix of the keys in an error: `modalities[2]`, or empty for the section `resample:`.
     key: &'a str,
-    /// Settings of the modality or section. Its range `channels` holds all channels, and ends at `usize::MAX` if their number is
-    /// not known.
+    /// Settings of the modality, or of the section `resample:`. Its range `channels` covers all channels, and ends at
+    /// `usize::MAX` if their number is not known.
     whole: &'a ChannelGroupConfig,
     groups: &'a [ChannelGroupConfig],
 }
 
 impl ChannelGroupConfig {
-    /// Checks the groups of a modality or section that has the settings `self`; `key` is the prefix of its keys in an error.
+    /// Checks channel groups of the modality, or of the section `resample:`, that has the settings `self`. `key` is the prefix
+    /// of the keys in an error.
     pub(crate) fn checked(&self, key: &str, groups: &[Self]) -> Result<Vec<ChannelGroup>, ConfigError> {
         let whole = self;
         ChannelGroups { key, whole, groups }.checked()
@@ -60,8 +64,8 @@ impl ChannelGroupConfig {
 }
 
 impl ChannelGroups<'_> {
-    /// Checks the groups and sorts them by channel. They must follow one another from channel 0 on without a hole or an overlap, up
-    /// to the last channel if the number of channels is known. Without groups, all channels are one group.
+    /// Checks the groups and sorts them by channel. They must follow one another from channel 0 on without a gap or an overlap,
+    /// up to the last channel if the number of channels is known. Without groups, all channels are one group.
     fn checked(&self) -> Result<Vec<ChannelGroup>, ConfigError> {
         let groups = self.groups.iter().enumerate();
         let mut configs: Vec<(Option<usize>, &ChannelGroupConfig)> =
@@ -109,7 +113,7 @@ impl ChannelGroups<'_> {
         Ok(groups)
     }
 
-    /// Returns the full name of a key of a group, or with `None` of the modality or section.
+    /// Returns the full name of a key for an error: of a group, or with `None` of the modality or of the section `resample:`.
     fn key(&self, group: Option<usize>, key: &str) -> String {
         let dot = if self.key.is_empty() { "" } else { "." };
         match group {
@@ -122,8 +126,8 @@ impl ChannelGroups<'_> {
         group.interpolation.or(self.whole.interpolation)
     }
 
-    /// Returns the rule of a group: its own settings, else those of its modality or section. Refuses a setting that the
-    /// interpolation does not use.
+    /// Returns the interpolation mode and limits of a group. What the group leaves out comes from its modality, or from the
+    /// section `resample:`. Refuses a setting that the mode does not use.
     fn rule(&self, g: Option<usize>, group: &ChannelGroupConfig, mode: Interpolation) -> Result<Rule, ConfigError> {
         let whole = self.whole;
         // Settings of the modality hold for those of its groups that use them.
@@ -165,7 +169,7 @@ impl ChannelGroups<'_> {
     }
 }
 
-/// Checks that a group has as many channels as its mode needs; `key` names the key at fault.
+/// Checks that a group has as many channels as its mode needs; an error names the key that `key` returns.
 pub(crate) fn check_width(
     mode: Interpolation,
     channels: usize,
@@ -180,13 +184,13 @@ pub(crate) fn check_width(
     }
 }
 
-/// Returns the error for an option that only `slerp` uses, if it is set for another mode.
+/// Returns the error for an option that only `slerp` uses, but that is set for another mode.
 fn unused_option(key: String, mode: Interpolation) -> ConfigError {
     let name = mode.name();
     ConfigError::new(key, format!("`{name}` does not use this key (allowed with: slerp)"))
 }
 
-/// Greatest number of groups that the resampling kernels take in their launch parameters, as in `kernels/time.cuh`.
+/// Greatest number of groups that fit in the launch parameters of the resampling kernels, as in `kernels/time.cuh`.
 pub(crate) const MOST_GROUPS: usize = 32;
 
 /// Launch parameters of one group: the struct `Group` of `kernels/time.cuh`, field for field.
@@ -231,20 +235,21 @@ pub(crate) fn rotations_first(
         .map(|(channels, rule)| GroupParams::new(channels, &rule))
 }
 
-/// Returns the number of groups whose mode is a rotation, and 1 if a mode is a curve (`cubic`, `pchip`), else 0.
+/// Returns the number of groups with a rotation mode, and 1 if a group has a curve mode (`cubic`, `pchip`), else 0.
 pub(crate) fn count_kinds(rules: impl Iterator<Item = Rule> + Clone) -> (u32, u32) {
     let rotations = rules.clone().filter(|rule| rule.mode.is_rotation()).count() as u32;
     let mut curves = rules.filter(|rule| rule.mode.needs()[0] > 1);
     (rotations, curves.next().is_some().into())
 }
 
-/// Returns the reason why a device can't compute these groups; `None` if it can.
+/// Returns the reason why a device can't compute these groups, because of an interpolation mode; `None` if it can.
 pub(crate) fn not_on_gpu<'a>(mut groups: impl Iterator<Item = &'a ChannelGroup>) -> Option<String> {
     let group = groups.find(|group| !group.rule.mode.is_on_gpu())?;
     Some(format!("interpolation `{}` is not on GPUs", group.rule.mode.name()))
 }
 
-/// Adds the struct, the constant and the mode codes that groups share with the kernels to a header of layout assertions.
+/// Adds assertions to the C++ header `header`: for the struct, the constant and the mode codes that channel groups share
+/// with the kernels.
 #[cfg(test)]
 pub(crate) fn list_shared(header: &mut crate::layout::Header) {
     let modes = Interpolation::ALL.map(|mode| (format!("{mode:?}"), mode.code()));

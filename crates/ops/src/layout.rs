@@ -1,20 +1,20 @@
-//! Assertions in C++ of the structs, constants and codes that Rust shares with the kernels.
+//! C++ header of assertions about the structs, constants and enum codes that Rust shares with the kernels.
 //!
-//! Each operation lists those that it shares in a test, which writes a header into `target/layout`. `make check-layout` compiles
-//! the headers against the kernels with a C++ compiler.
+//! A test of each operation lists what the operation shares, and writes a header into `target/layout`. In `make check-layout`,
+//! a C++ compiler compiles the headers with the kernels.
 
 use robocache_device::Dtype;
 use std::fmt::{Display, Write};
 use std::path::Path;
 
-/// Header of C++ assertions, which are compiled against one file of kernels.
+/// Header of C++ assertions, to be compiled with one file of kernels.
 pub(crate) struct Header {
     kernels: &'static str,
     text: String,
 }
 
 impl Header {
-    /// Creates the header of `kernels/<kernels>.cu`, with the codes of element types, which all kernels share.
+    /// Creates the header for `kernels/<kernels>.cu`. It begins with the codes of element types, which all kernels share.
     pub(crate) fn new(kernels: &'static str) -> Self {
         let mut header = Self {
             kernels,
@@ -31,7 +31,8 @@ impl Header {
         );
     }
 
-    /// Asserts the code of each variant of an enum, and that the kernels have no other variant.
+    /// Adds assertions that the kernels' enum `name` has each variant with its code. The compiler also reports a variant that
+    /// only the kernels have.
     pub(crate) fn codes(&mut self, name: &str, variants: &[(String, u32)]) {
         let variants: Vec<_> = variants
             .iter()
@@ -50,18 +51,18 @@ impl Header {
         );
     }
 
-    /// Asserts that a constant of this name has this value in the kernels.
+    /// Adds an assertion that the constant `name` has this value in the kernels.
     pub(crate) fn constant(&mut self, name: &str, value: impl Display) {
         self.assert(name, name, value);
     }
 
-    /// Asserts the size of a struct of the kernels, bytes.
+    /// Adds an assertion that the struct `name` of the kernels has this size, bytes.
     pub(crate) fn size(&mut self, name: &str, bytes: usize) {
         self.assert(&format!("sizeof({name})"), &format!("the size of {name}"), bytes);
     }
 
-    /// Asserts the offset and the size of a member of a struct. A member `unused`, which fills the end of a struct, is left out: it
-    /// has no name in C++.
+    /// Adds assertions of the offset and the size of a struct member, bytes. Skips a member `unused`, the padding at the end of
+    /// a struct: it has no name in C++.
     pub(crate) fn member<S, T>(&mut self, name: &str, member: &str, offset: usize, _field: impl Fn(&S) -> &T) {
         if member != "unused" {
             let of = format!("{name}.{member}");
@@ -75,7 +76,7 @@ impl Header {
         }
     }
 
-    /// Writes the header to `target/layout`.
+    /// Writes the header to `target/layout/<kernels>.h`.
     pub(crate) fn write(&self) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/layout");
         std::fs::create_dir_all(&folder).unwrap();
@@ -83,8 +84,8 @@ impl Header {
     }
 }
 
-/// Asserts the layout of structs with all their fields. A field is followed by its name in the kernels if that differs. A list
-/// without one of the fields does not compile.
+/// Adds assertions of the layout of structs to a header. The list must have all fields of a struct; otherwise it does not
+/// compile. A field is followed by its name in the kernels if that differs.
 macro_rules! shared_structs {
     ($header:ident: $($rust:ident = $name:literal { $($field:ident $(= $member:literal)?),* $(,)? })*) => {$(
         let _ = |value: &$rust| {
@@ -99,7 +100,7 @@ macro_rules! shared_structs {
     )*};
 }
 
-/// Asserts the values of constants. A constant is followed by its name in the kernels if that differs.
+/// Adds assertions of the values of constants to a header. A constant is followed by its name in the kernels if that differs.
 macro_rules! shared_constants {
     ($header:ident: $($rust:ident $(= $name:literal)?),* $(,)?) => {
         $($header.constant([$($name,)? stringify!($rust)][0], $rust);)*

@@ -1,13 +1,15 @@
-//! Differences between the clocks that stamp the streams of a recording, as far as the arrivals of their messages tell.
+//! Clock errors between the streams of a recording, estimated from the arrival times of their messages.
 //!
-//! A message arrives a little after its capture, whatever the stream. So the *delay*, arrival minus stamp, is nearly the same for
-//! all streams of one clock, and a stream whose clock is 2.5 s ahead stands out by 2.5 s. Jitter, stalls and bursts only make
-//! messages late. So arrival time is cut into *parts* of a quarter of a second, and only the smallest delay of each part counts. A
-//! stream's delay in a *window* of `WINDOW` parts is the median of these smallest delays. Streams are compared in each window, so
-//! that a clock that is set in the middle of the recording is seen. A drift is seen once it has become large.
+//! A message arrives a little after its capture, whatever the stream. So the *delay*, arrival minus stamp, is nearly the same
+//! for all streams of one clock. If the clock of a stream is 2.5 s ahead, its delay is 2.5 s less.
 //!
-//! No stream is found off because some of its messages are late. And no stream is found off if arrivals do not go at the pace of
-//! the stamps, as in a replay.
+//! Jitter, stalls and bursts only make messages late. So arrival time is cut into *parts* of a quarter of a second, and only
+//! the smallest delay of each part counts. A stream's delay in a *window* of `WINDOW` parts is the median of these smallest
+//! delays. Streams are compared in each window, so that a clock set in the middle of the recording is found, and a drift once
+//! it is large.
+//!
+//! A stream is not reported merely because some of its messages are late. No stream is reported if arrivals do not advance at
+//! the rate of the stamps, as in a replay.
 //!
 //! ```
 //! use robocache_ops::offsets::{Offsets, Severity};
@@ -31,40 +33,40 @@ use robocache_time::{ns_to_ms, ns_to_s};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Magnitude of a stream's offset from which on there is a warning, ns.
+/// Smallest clock offset of a stream that causes a warning, ns, ahead or behind.
 pub const WARNED_NS: i64 = 100_000_000;
 
-/// Magnitude of a stream's offset from which on the stream is refused, ns.
+/// Smallest clock offset for which a stream is refused, ns, ahead or behind.
 pub const REFUSED_NS: i64 = 1_000_000_000;
 
-/// Longest time that a message may take to arrive, ns. A stream that is off by more has another clock.
+/// Longest time that a message may take to arrive, ns. A larger offset can't be a delay, so the clock must be wrong.
 const LATENCY_NS: i64 = 10_000_000_000;
 
-/// Length of a part of arrival time, ns. The message with the smallest delay stands for its part.
+/// Length of a part of arrival time, ns. Only the message with the smallest delay in a part counts.
 const PART_NS: i64 = 250_000_000;
 
 /// Number of parts, each of `PART_NS`, in a window. A stream has one delay in each window.
 const WINDOW: i64 = 16;
 
-/// Smallest number of parts with a message from which a delay is computed. For a slow stream, the parts of several windows are
-/// taken together until there are enough.
+/// Smallest number of parts with messages from which a delay is computed. For a slow stream, the parts of several windows are
+/// joined until there are enough.
 const LEAST_PARTS: usize = 4;
 
-/// Greatest number of parts between the two messages by which the pace of arrivals is compared with the pace of stamps.
+/// Greatest number of parts between two messages from which the rate of arrivals is compared with the rate of stamps.
 const PACE_PARTS: usize = 8;
 
-/// Number of messages from which on a stream is judged. The stamps of a stream with fewer, such as a map that does not change, may
-/// be of any time.
+/// Smallest number of messages with which a stream is compared. A stream with fewer, such as a map that does not change, may
+/// have stamps of any time.
 const LEAST_MESSAGES: u64 = 8;
 
-/// Greatest share by which the pace of arrivals may differ from the pace of stamps. Beyond this share, arrivals are those of a
-/// replay and tell nothing.
+/// Greatest relative difference between the rate of arrivals and the rate of stamps. Beyond it, the arrivals are those of a
+/// replay, and no stream is reported.
 const MOST_DRIFT: f64 = 0.02;
 
-/// Greatest difference between the distance of two messages by arrival and their distance by stamp that jitter explains, ns.
+/// Greatest jitter of an arrival, ns, that is ignored when the rate of arrivals is compared with the rate of stamps.
 const JITTER_NS: i64 = 50_000_000;
 
-/// Stamps and arrivals of the messages of several streams, in which [`judge`](Self::judge) finds clocks that are off.
+/// Stamps and arrivals of the messages of several streams, in which [`judge`](Self::judge) finds streams with wrong clocks.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
     streams: Vec<Arrivals>,
@@ -75,11 +77,11 @@ struct Arrivals {
     name: String,
     latency_ns: i64,
     messages: u64,
-    /// Message with the smallest delay of each part, by `arrival / PART_NS`.
+    /// Message with the smallest delay in each part of arrival time; the key is `arrival_ns / PART_NS`.
     parts: BTreeMap<i64, Part>,
 }
 
-/// Stamp and arrival of the message with the smallest delay in a part.
+/// Stamp and arrival of the message with the smallest delay in a part of arrival time.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     stamp_ns: i64,
@@ -92,7 +94,7 @@ impl Part {
     }
 }
 
-/// Severity of an [`Offset`]: a warning, or the refusal of the stream.
+/// Severity of a clock offset: a warning, or the refusal of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Warning: the stream is off by [`WARNED_NS`] or more, and by less than [`REFUSED_NS`].
@@ -101,29 +103,31 @@ pub enum Severity {
     Refused,
 }
 
-/// Stream whose stamps are off, by how much, and compared with which streams.
+/// Clock offset of one stream: its size, and the streams that it was compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// Name of the stream whose stamps are off.
+    /// Name of the stream with the wrong stamps.
     pub stream: String,
-    /// Greatest distance by which the stamps of the stream are ahead of those of the others, beyond its `latency_ms`, ns. If
-    /// negative, its stamps are behind, or its messages take that long to arrive.
+    /// Greatest distance by which the stamps of the stream are ahead of those of the other streams, beyond its `latency_ms`,
+    /// ns. If negative, its stamps are behind, or its messages take that long to arrive.
     pub ahead_ns: i64,
-    /// Distance by which the stamps of the stream are ahead of their arrival in the window of `ahead_ns`, ns; negative if the
-    /// stamps are before the arrival.
+    /// Distance by which the stamps of the stream are ahead of their arrival, ns, in the window that gives `ahead_ns`. Negative
+    /// if the stamps are before the arrival.
     pub ahead_of_arrival_ns: i64,
-    /// Time from the first arrival of all streams to the first window in which this stream is off, ns; 0: from the start.
+    /// Time from the first arrival of any stream to the first window in which this stream is off, ns; 0: from the start.
     pub from_ns: i64,
     /// Streams that this stream is compared with: name, and distance by which their stamps are ahead of their arrival, ns.
     pub others: Vec<(String, i64)>,
-    /// True if most streams agree with each other and not with this stream. If false, the others may be off instead.
+    /// True if most streams agree with each other and not with this stream. If false, the streams in `others` may
+    /// be wrong instead.
     pub is_outvoted: bool,
-    /// Unit of the stamps, such as `milliseconds`, if they look like times of arrival in that unit; otherwise `None`.
+    /// Unit of the stamps, such as `milliseconds`, if they look like arrival times in that unit instead of
+    /// ns; otherwise `None`.
     pub unit: Option<&'static str>,
 }
 
 impl Offset {
-    /// Severity by the magnitude of `ahead_ns`: from [`REFUSED_NS`] on, refused.
+    /// Returns the severity: a refusal from [`REFUSED_NS`] on, ahead or behind, otherwise a warning.
     pub fn severity(&self) -> Severity {
         match self.ahead_ns.saturating_abs() {
             REFUSED_NS.. => Severity::Refused,
@@ -179,7 +183,7 @@ impl fmt::Display for Offset {
 }
 
 impl Offsets {
-    /// Creates an empty collection of the arrivals of these streams, each with its `latency_ms` in ns.
+    /// Creates an empty collection for streams, each given by its name and its `latency_ms`, here in ns.
     pub fn new<N: Into<String>>(streams: impl IntoIterator<Item = (N, i64)>) -> Self {
         let streams = streams.into_iter().map(|(name, latency_ns)| Arrivals {
             name: name.into(),
@@ -192,13 +196,13 @@ impl Offsets {
         }
     }
 
-    /// Index of the stream with this name; `None` if there is none.
+    /// Returns the index of the stream with this name; `None` if there is none.
     pub fn index(&self, name: &str) -> Option<usize> {
         self.streams.iter().position(|stream| stream.name == name)
     }
 
-    /// Adds a message of the stream at index `stream`, if the message has a time of arrival. Observations are left out, because
-    /// their stamps are targets and not of a clock.
+    /// Adds the stamp and the arrival of a message of the stream at index `stream`. Skips a message without a time of arrival,
+    /// and observations, because their stamps are target times and not of a clock.
     pub fn message(&mut self, stream: usize, message: &Message) {
         let header = &message.header;
         let of_rows = || header.timestamps_ns.get()?.iter().copied().max();
@@ -210,7 +214,7 @@ impl Offsets {
         }
     }
 
-    /// Adds the stamp and the arrival of a message of the stream at index `stream`, ns. At most four messages are held for each
+    /// Adds the stamp and the arrival of a message of the stream at index `stream`, ns. At most four messages are kept for each
     /// second of arrival time.
     pub fn add(&mut self, stream: usize, stamp_ns: i64, arrival_ns: i64) {
         if !robocache_time::is_stamp_in_range(stamp_ns) || !robocache_time::is_stamp_in_range(arrival_ns) {
@@ -227,7 +231,8 @@ impl Offsets {
 
     /// Returns the streams whose stamps are off by [`WARNED_NS`] or more, in the order of [`new`](Self::new).
     ///
-    /// Returns none for a single stream, or if arrivals tell nothing, as in a recording that was played as fast as it goes.
+    /// Returns nothing for a single stream, or if arrivals do not advance at the rate of the stamps, as in a recording that was
+    /// played as fast as possible.
     pub fn judge(&self) -> Vec<Offset> {
         let heard: Vec<&Arrivals> = self.streams.iter().filter(|of| of.messages >= LEAST_MESSAGES).collect();
         let mut drifts: Vec<f64> = heard.iter().flat_map(|stream| stream.drifts()).collect();
@@ -281,9 +286,8 @@ impl Offsets {
 }
 
 impl Arrivals {
-    /// Returns the difference between the pace of arrivals and the pace of stamps, for each part's message and that of a later
-    /// part. Each value is the difference between the distance of the two messages by arrival and their distance by stamp, less
-    /// [`JITTER_NS`], as a share of the greater distance.
+    /// Returns the relative difference between the rate of arrivals and the rate of stamps, for pairs of messages a few parts
+    /// apart. It is the difference between the two time spans, less [`JITTER_NS`], divided by the greater span.
     fn drifts(&self) -> Vec<f64> {
         let parts: Vec<&Part> = self.parts.values().collect();
         let step = (parts.len() / 2).clamp(1, PACE_PARTS);
@@ -297,13 +301,14 @@ impl Arrivals {
         pairs.map(drift).collect()
     }
 
-    /// Returns the unit of the stamps if they look like times of arrival in another unit than ns; otherwise `None`.
+    /// Returns the unit of the stamps if they look like arrival times in another unit than ns; otherwise `None`.
     fn unit(&self) -> Option<&'static str> {
         let (_, part) = self.parts.first_key_value()?;
         robocache_time::unit_of_stamp(part.stamp_ns, part.arrival_ns)
     }
 
-    /// Returns the delay of the stream in each window, ns, by the index of the last part of the window.
+    /// Returns the delay of the stream in each window, ns. The key is the index of the last part of the window; `start` is that
+    /// of the first part of the recording.
     fn windows(&self, start: i64) -> BTreeMap<i64, i64> {
         let mut windows = BTreeMap::new();
         let mut parts = self.parts.iter().peekable();
@@ -323,11 +328,11 @@ impl Arrivals {
     }
 }
 
-/// Returns the streams that are off in one window, with their indices.
+/// Returns the streams that are off in one window, with their indices. `delays` has the delay of each stream, ns.
 ///
-/// The common clock lies where the sum of the distances to the streams is least. A stream allows a range from its delay to its
+/// The common clock is where the sum of the distances to the streams is least. A stream allows a range from its delay to its
 /// delay plus its latency, and the clock is between the two middle ends of all ranges. If these two ends are far apart, as with
-/// two streams, it can't be told which stream is wrong.
+/// two streams, it can't be decided which stream is wrong.
 fn compare(streams: &[&Arrivals], delays: &[Option<i64>]) -> Vec<(usize, Offset)> {
     let known = delays.iter().enumerate();
     let known: Vec<(usize, i64)> = known.filter_map(|(i, delay)| Some((i, (*delay)?))).collect();
@@ -395,7 +400,7 @@ mod tests {
     const S: i64 = 1000 * MS;
     const START: i64 = 1_700_000_000 * S;
 
-    /// Simulated stream: its rate, the offset of its clock at a time since the start, and from when to when it sends, ns.
+    /// Simulated stream: its rate, the offset of its clock at a time since the start, and when it sends, ns since the start.
     struct Made<'a> {
         name: &'a str,
         rate_hz: i64,
@@ -414,8 +419,8 @@ mod tests {
         }
     }
 
-    /// Returns the findings as `stream offset`, in s, with a `?` if it can't be told which stream is wrong, and with the time
-    /// from which on it is off. The function `arrive` makes an arrival of a capture time since the start.
+    /// Returns each stream that is off as `NAME OFFSET`, in s, with the time from which on it is off. A `?` means that it can't
+    /// be decided which stream is wrong. `arrive` turns a capture time since the start into an arrival.
     fn found(streams: &[Made<'_>], arrive: impl Fn(i64) -> i64) -> Vec<String> {
         let mut offsets = Offsets::new(streams.iter().map(|made| (made.name, made.latency_ms * MS)));
         let mut state = 7_u64;

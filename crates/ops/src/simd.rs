@@ -1,7 +1,7 @@
-//! Hot loops of the CPU, each compiled for any CPU and for AVX2, with the same bits.
+//! Macro `multiversion`: compiles a hot loop of the CPU twice, for any CPU and for AVX2. Both versions give the same bits.
 
-/// Defines a function twice: for the crate's target, and for x86-64 CPUs with AVX2, BMI and popcnt. The second version
-/// runs if the CPU has these features. No feature changes a result: FMA is not among the features.
+/// Defines a function twice: for the crate's target, and for x86-64 CPUs with AVX2, BMI and popcnt. The second version runs if
+/// the CPU has these features. Without FMA among them, both versions give the same result.
 macro_rules! multiversion {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $T:ty),* $(,)?) $(-> $R:ty)? $body:block) => {
         $(#[$meta])*
@@ -28,7 +28,7 @@ macro_rules! multiversion {
     };
 }
 
-/// True if the CPU has the features that the AVX2 versions are compiled for.
+/// True if the CPU has AVX2, BMI1, BMI2 and popcnt, for which the second version of a `multiversion` function is compiled.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn has_avx2() -> bool {

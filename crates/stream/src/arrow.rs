@@ -12,23 +12,23 @@ use half::{bf16, f16};
 use robocache_device::{Dtype, Values};
 use std::ops::Range;
 
-/// The reason why a column or a payload can't be read.
+/// Reason why a column or a payload can't be read, as text for an error.
 pub(super) type Refusal = &'static str;
 
 const ALLOWED: Refusal =
     "allowed: arrays of floats, integers, timestamps or durations, in a struct also lists of these";
 
-/// Treatment of the columns of text in a struct.
+/// Handling of a struct's text columns: copied into the message, or skipped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
-    /// Columns of text are copied.
+    /// Text columns are copied.
     Read,
-    /// Columns of text are skipped, as no operation uses them.
+    /// Text columns are skipped, because no operation on this input uses them.
     Skipped,
 }
 
-/// Copies an Arrow array as the payload of `message`. If `bfloat16`, uint16 elements are bfloat16, and their nulls become NaN. A
-/// column of a struct that can't be read is skipped.
+/// Copies an Arrow array into `message` as its payload. Struct columns that can't be read go to [`Message::skipped`]. If
+/// `bfloat16`, uint16 elements (in a struct, of the column `values`) are bits of bfloat16, and their nulls become NaN.
 pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut Message) -> Result<(), Refusal> {
     if array.data_type() == &DataType::Null && array.is_empty() {
         // A message without a payload, such as a tick of a timer.
@@ -56,7 +56,7 @@ pub(super) fn read(array: &ArrayRef, bfloat16: bool, text: Text, message: &mut M
     Ok(())
 }
 
-/// Copies a range of an array to a new column `name` of `message`, with one value in each row.
+/// Copies `range` of `array` to a new column `name` of `message`, one value per row.
 pub(super) fn read_range(
     name: &str,
     array: &ArrayRef,
@@ -66,26 +66,26 @@ pub(super) fn read_range(
     read_values(name, Source::of(array, range), Cells::One, false, message)
 }
 
-/// Range of values of an Arrow array, and the null values in it.
+/// Range of an Arrow array that becomes a column, with the null masks that apply to it.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     array: &'a dyn Array,
-    /// Index in `array` of the first value that is read.
+    /// Index in `array` of the first value of the range.
     from: usize,
-    /// Number of values that are read.
+    /// Number of values in the range.
     len: usize,
-    /// Null masks of the rows: of the struct, and of the column; `None` if there is no mask. All values of a null row count as
-    /// null.
+    /// Null masks by row: of the enclosing struct, then of the column. `None` means that no row is null. Every value of a null
+    /// row counts as null.
     null_rows: [Option<&'a NullBuffer>; 2],
     rows: Rows<'a>,
 }
 
-/// Rows into which the values of a `Source` are divided. Indices of values count from `Source::from`.
+/// Division of the values of a `Source` into rows. Value indices count from `Source::from`.
 #[derive(Clone, Copy)]
 enum Rows<'a> {
-    /// Rows of equal length: the number of values in each.
+    /// Rows of equal length: the number of values in each row.
     Every(usize),
-    /// Rows that are lists: their number, and a function from the index of a list to the index of its first value.
+    /// Rows of varying length (Arrow lists): their number, and a function that returns the index of a row's first value.
     Lists(usize, &'a dyn Fn(usize) -> usize),
 }
 
@@ -99,7 +99,7 @@ impl Rows<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// Creates the source of a range of an array with one value in each row, and without null rows.
+    /// Creates the source for a range of an array: one value per row, no null rows.
     fn of(array: &'a ArrayRef, range: Range<usize>) -> Self {
         Self {
             array,
@@ -115,7 +115,7 @@ impl<'a> Source<'a> {
         self.array.null_count() > 0 || nulls.into_iter().any(|nulls| nulls.null_count() > 0)
     }
 
-    /// Calls `forget` once for each value that is null or in a null row, with the index of the value, counted from `from`.
+    /// Calls `forget` with the index of each null value, counted from `from`. A value is null if it or its row is null.
     fn for_each_null(&self, mut forget: impl FnMut(usize)) {
         let is_null = |i: &usize| self.array.is_null(self.from + i);
         if self.array.null_count() > 0 {
@@ -129,13 +129,13 @@ impl<'a> Source<'a> {
         values.filter(|i| !is_null(i)).for_each(forget);
     }
 
-    /// True if the rows are lists, and their number is not one. Integers with nulls stay integers in such lists, and
-    /// `Column::null_rows` has the rows with nulls.
+    /// True for a column of several lists, or of none. In such a column integers with nulls stay integers, and
+    /// `Column::null_rows` lists the rows with nulls.
     fn is_batch(&self) -> bool {
         matches!(self.rows, Rows::Lists(count, _) if count != 1)
     }
 
-    /// Returns the indices of the null rows among `rows` rows and, if `looks_within`, of the rows that hold a null value.
+    /// Returns the indices, below `rows`, of the null rows. If `looks_within`, rows that contain a null value are included.
     fn null_rows(&self, rows: usize, looks_within: bool) -> impl Iterator<Item = usize> + '_ {
         let looks_within = looks_within && self.array.null_count() > 0;
         (0..rows).filter(move |&row| {
@@ -150,8 +150,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Copies the values of `source` to a new column of `message`. A null float becomes NaN. Integers with nulls become float64 with
-/// NaN, except if the rows are several lists. On an error no column is added.
+/// Copies the values of `source` to a new column of `message`. A null float becomes NaN. Integers with nulls become float64
+/// with NaN, unless the rows are several lists. On an error no column is added.
 fn read_values(
     name: &str,
     source: Source<'_>,
@@ -212,7 +212,7 @@ fn read_values(
     Ok(())
 }
 
-/// The number of nanoseconds in one unit.
+/// The number of nanoseconds in one `unit`, such as 1000 for a microsecond.
 pub(super) fn ns_in(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1_000_000_000,
@@ -246,8 +246,7 @@ pub(super) fn bytes(array: &dyn Array) -> &[u8] {
 }
 
 impl Cells {
-    /// Returns these cells with 0 in place of the total of a ragged or text column: messages of the same form may differ in this
-    /// total.
+    /// Replaces the total of a ragged or text column by 0, so that columns that differ only in this total compare as equal.
     pub fn form(self) -> Self {
         match self {
             Self::Ragged(_) => Self::Ragged(0),
@@ -256,7 +255,8 @@ impl Cells {
         }
     }
 
-    /// The Arrow type of a column of `dtype` with these cells. With `nullable`, the elements of lists may be null.
+    /// Returns the Arrow type of a column with elements of type `dtype`, arranged in rows as `self` says. If `nullable`, the
+    /// elements of lists may be null.
     pub fn arrow_type(self, dtype: Dtype, nullable: bool) -> DataType {
         let item = || Field::new_list_field(dtype.arrow_type(), nullable).into();
         match self {
@@ -268,7 +268,7 @@ impl Cells {
     }
 }
 
-/// Copies a column of text. A null becomes an empty text.
+/// Copies a text column to a new column of `message`. A null becomes an empty text, and `Column::null_rows` lists its row.
 fn read_text<'a>(
     name: &str,
     rows: impl Iterator<Item = Option<&'a str>> + Clone,
@@ -297,7 +297,8 @@ fn read_text<'a>(
     Ok(())
 }
 
-/// Copies a column of a struct; `null_rows` marks the null rows of the struct.
+/// Copies a struct's column of numbers, or of lists of numbers, to `message`. `null_rows` is the null mask of the
+/// struct's rows.
 fn read_column(
     name: &str,
     array: &ArrayRef,

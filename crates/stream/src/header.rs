@@ -7,9 +7,9 @@ use super::{Metadata, MetadataRef, MetadataValue, Names, form, ring};
 use std::fmt::{Display, Write};
 use std::marker::PhantomData;
 
-/// Declares the fields of `Header`, which are the keys that any message may have: for each a doc comment, the name and the type of
-/// its value. A key with a text after its type is strict: a message with a value of another type is refused, and the text says what
-/// is allowed.
+/// Declares the fields of `Header`, which are the keys that any message may have. Each entry has a doc comment, a name and the
+/// type of its value. A text after the type makes the key strict: a message with a value of another type is refused, and the
+/// text says what is allowed.
 macro_rules! header {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty $(= $allowed:literal)?,)+) => {
         /// The metadata of a message: a field for each key that any message may have, in memory that is reused.
@@ -89,8 +89,8 @@ macro_rules! header {
             }
         }
 
-        /// Returns the name of the key and its allowed values as text, if the type of `value` is one for which the message is
-        /// refused. Returns `None` for a value that fits, and for a key whose values may have any type.
+        /// Returns the name of the key and a text of its allowed values if the message must be refused because of the type of
+        /// `value`. Returns `None` for a value that fits, and for a key whose values may have any type.
         fn misfit(key: &str, value: MetadataRef<'_>) -> Option<(&'static str, &'static str)> {
             match key {
                 $($(stringify!($name) if !fits::<$Type>(value) => Some((stringify!($name), $allowed)),)?)+
@@ -119,14 +119,15 @@ header! {
     frame_id: String,
     /// Number of values of one sample, in a batch of trajectories.
     dim: i64 = "an Integer of 1 or more",
-    /// Name of the payload's element type, such as `float32`; tells bfloat16 from uint16, as which it is sent.
+    /// Name of the payload's element type, such as `float32`. A bfloat16 payload is sent as uint16, and only this key marks it
+    /// as bfloat16.
     dtype: String = "the name of an element type",
     /// Process that published the message: a random number, drawn when the process starts.
     sender: i64,
 }
 
-/// Declares the metadata keys of one kind of message: for each a doc comment, which is required, the name and the type of its
-/// value. Each becomes a constant [`Key`] of that name, and `ALL` lists them.
+/// Declares the metadata keys of one kind of message. Each entry has a doc comment, which is required, a name and the type of
+/// its value. Each name becomes a constant [`Key`], and `ALL` lists all of them.
 ///
 /// ```
 /// use robocache_stream::Header;
@@ -165,7 +166,7 @@ macro_rules! keys {
     };
 }
 
-/// Metadata key whose value has the type `T`. [`keys!`](crate::keys) declares it, and [`Header::other`] has the value.
+/// Metadata key whose value has the type `T`. [`keys!`](crate::keys) declares the key, and [`Header::other`] stores its value.
 pub struct Key<T> {
     /// Name of the metadata key, such as `age_ns`.
     pub name: &'static str,
@@ -183,8 +184,8 @@ impl<T: Value> Key<T> {
         T::of(header.other.get(self.name)?.as_ref())
     }
 
-    /// Sets the key in `header` to a number, to the text of a value, or to the items of an iterator. The memory of an earlier value
-    /// of this type is reused.
+    /// Sets the key in `header`. As the type of the key demands, `value` is a number, anything that can be displayed as text,
+    /// or an iterator of list items. The memory of an earlier value of this type is reused.
     pub fn set<V>(&self, header: &mut Header, value: V)
     where
         T: Set<V>,
@@ -231,7 +232,8 @@ impl<T: Value> Entry<T> {
         &self.value
     }
 
-    /// Sets the key to a number, to the text of a value, or to the items of an iterator, in the memory of its earlier value.
+    /// Sets the key in the memory of its earlier value. As the type of the key demands, `value` is a number, anything that can
+    /// be displayed as text, or an iterator of list items.
     pub fn set<V>(&mut self, value: V)
     where
         T: Set<V>,
@@ -262,9 +264,9 @@ impl<T: Value> Entry<T> {
     }
 }
 
-/// Type of metadata value that can be set from a `V`, as a `String` from anything that can be displayed.
+/// Metadata value type that can be set from a `V`. A `String`, for example, can be set from anything that can be displayed.
 pub trait Set<V> {
-    /// Writes `value` to `self`, which is 0 or empty before.
+    /// Writes `value` to `self`, which must be 0 or empty before the call.
     fn put(&mut self, value: V);
 }
 
@@ -316,13 +318,13 @@ pub trait Value: Default + Into<MetadataValue> {
     /// Borrows the value.
     fn borrowed(&self) -> Self::Ref<'_>;
 
-    /// Copies `value` to `self`, which is 0 or empty before.
+    /// Copies `value` to `self`, which must be 0 or empty before the call.
     fn assign(&mut self, value: Self::Ref<'_>);
 
     /// Returns the content of `value` if it has this type, else `None`.
     fn of(value: MetadataRef<'_>) -> Option<Self::Ref<'_>>;
 
-    /// Converts `value` to this type, keeping its memory. A `value` of another type becomes a new, empty value.
+    /// Converts `value` to this type, keeping its memory. A value of another type is dropped, and the result is 0 or empty.
     fn reusing(value: MetadataValue) -> Self;
 }
 
@@ -399,12 +401,12 @@ fn fits<T: Value>(value: MetadataRef<'_>) -> bool {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The payload is of a type that no operation takes.
+    /// The payload has an Arrow type that no operation can read.
     #[error("Arrow type {came} ({why})")]
     ArrowType {
         /// The Arrow type of the payload.
         came: String,
-        /// The types that are allowed, or another reason.
+        /// Allowed types, or the reason why the payload can't be used.
         why: &'static str,
     },
     /// A metadata key has a value that is not allowed.
@@ -443,10 +445,10 @@ pub enum MessageError {
         /// Dimension of `shape` that must equal `came`: `first` or `last`.
         axis: &'static str,
     },
-    /// The samples, the points or the stamp can't be taken from the payload.
+    /// The samples, the points or the stamp can't be read from the payload.
     #[error(transparent)]
     Select(#[from] super::SelectError),
-    /// The payload is in a ring, and can't be copied from it; the text is the reason.
+    /// The payload is in a ring, memory that sender and receivers share, and can't be copied from it. The text is the reason.
     #[error("{0}")]
     Ring(String),
     /// `valid` does not have one entry for each sample and modality.
@@ -487,8 +489,8 @@ impl Header {
         read
     }
 
-    /// Removes the keys that describe the form of the payload, before another payload takes its place: `shape`, `dtype`, `fields`,
-    /// `dim`, `timestamps_ns` and `valid`.
+    /// Removes the keys that describe the form of the payload: `shape`, `dtype`, `fields`, `dim`, `timestamps_ns` and `valid`.
+    /// To be called before another payload is written.
     pub fn forget_form(&mut self) {
         for key in [
             key::shape,

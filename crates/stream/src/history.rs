@@ -17,13 +17,13 @@ pub enum Insert {
 /// The samples of one stream in time order: a bounded buffer that allocates nothing once it has grown to its working size.
 ///
 /// Times and values are contiguous: sample `i` is `times()[i]` and `row(i)`. Inserting a sample moves the older samples or the
-/// newer samples, whichever are fewer. So an insertion is O(1) amortized for samples in order and for samples in reverse, however
-/// full the history is. Forgotten samples leave a gap at the front, which is closed once it is half as long as the samples that
-/// remain. So a full history takes 1.5 times the memory of its samples.
+/// newer samples, whichever are fewer. So an insertion is O(1) amortized for samples in order and for samples in reverse,
+/// however full the history is. Forgotten samples leave a gap at the front, which is closed once it is half as long as the
+/// samples that remain. So a full history takes 1.5 times the memory of its samples.
 ///
-/// **Sequence numbers.** Sample `i` has the sequence number `first() + i`, which does not change when older samples are forgotten.
-/// The numbers serve a copy of the history on a device: the copy must read again the samples from
-/// [`take_rewritten`](Self::take_rewritten) on, and read the samples that were appended.
+/// **Sequence numbers.** Sample `i` has the sequence number `first() + i`, which does not change when older samples are
+/// forgotten. A copy of the history on a device stays up to date by these numbers. It copies again all samples from
+/// [`take_rewritten`](Self::take_rewritten) on, and the samples that were appended.
 pub struct History {
     dim: usize,
     limit: usize,
@@ -37,18 +37,19 @@ pub struct History {
     are_rows_on_device: bool,
 }
 
-/// Position of an inserted sample in a [`History`], for a copy of the rows on a device.
+/// Position of an inserted sample in a [`History`], with which a copy of the rows on a device is updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Sequence number of the inserted sample, as [`History`] defines it.
     pub number: u64,
     /// Number of newer samples, whose sequence numbers rose by one because of the insertion; 0 if `replaces`.
     pub moved: usize,
-    /// True if the sample replaces an earlier sample of the same time, which had the same number.
+    /// True if the sample replaces an earlier sample of the same time, and takes over its sequence number.
     pub replaces: bool,
 }
 
-/// Number of bytes that a new history allocates for values at most, but always enough for two samples.
+/// Upper limit of the memory that a new history allocates for values, bytes; room for two samples is always allocated. The
+/// history grows as samples are inserted.
 const PREALLOCATED_BYTES: usize = 1 << 19;
 
 impl History {
@@ -79,7 +80,7 @@ impl History {
         self.rewritten.swap(u64::MAX, Ordering::Relaxed)
     }
 
-    /// Times of the samples held, ns, ascending.
+    /// Times of the samples in the history, ns, ascending.
     #[inline]
     pub fn times(&self) -> &[i64] {
         &self.times[self.head..]
@@ -136,8 +137,8 @@ impl History {
         self.values.clear();
     }
 
-    /// Inserts a sample at its place in the order of time. A sample of the same time is replaced. If the history is full, the
-    /// oldest sample is dropped.
+    /// Inserts a sample in time order. A sample of the same time is replaced. If the history is full, the oldest sample
+    /// is dropped.
     ///
     /// # Panics
     /// If there are not `dim` values, or the rows are on a device.
@@ -151,8 +152,8 @@ impl History {
         inserted
     }
 
-    /// Inserts the time of a sample, ns, in a history whose rows are on a device. Returns the position at which the caller must
-    /// write the row; `None` if the sample was dropped.
+    /// Inserts the time of a sample, ns, into a history whose rows are on a device. Returns the position at which the caller
+    /// must write the row on the device; `None` if the sample was dropped.
     pub fn insert_time(&mut self, time: i64) -> (Insert, Option<Place>) {
         let after = self.until(time);
         if after > 0 && self.times()[after - 1] == time {
@@ -191,19 +192,20 @@ impl History {
         self.are_rows_on_device
     }
 
-    /// Drops the rows, which the caller has copied to a device, and keeps only times from now on.
+    /// Drops the rows, which the caller has copied to a device. From now on the history keeps only the times.
     pub fn move_rows_to_device(&mut self) {
         self.are_rows_on_device = true;
         self.values.clear();
     }
 
-    /// Forgets every sample, and keeps the rows of later samples on the host again.
+    /// Forgets every sample, and stores the rows of later samples on the host again.
     pub fn forget_rows_on_device(&mut self) {
         self.clear();
         self.are_rows_on_device = false;
     }
 
-    /// Copies the rows of all samples back from a device, one after the other, and keeps rows on the host again.
+    /// Replaces the rows of all samples by `rows`, copied back from a device, oldest first. From now on rows are on the
+    /// host again.
     ///
     /// # Panics
     /// If there are not as many rows as samples.
@@ -216,7 +218,8 @@ impl History {
         self.are_rows_on_device = false;
     }
 
-    /// Forgets all samples at or before `time`, ns, but the newest `needed` of them, from which a value at `time` is computed.
+    /// Forgets the samples at or before `time`, ns, except the newest `needed` of them, from which a value at `time`
+    /// is computed.
     pub fn forget_before(&mut self, time: i64, needed: usize) {
         // A galloping search, as most calls forget little or nothing.
         let times = self.times();
@@ -239,8 +242,8 @@ impl History {
         *rewritten = number.min(*rewritten);
     }
 
-    /// Makes a gap for a sample at index `at`, with undefined time and values. Moves the older samples toward the front, or the
-    /// newer samples toward the back, whichever are fewer.
+    /// Makes room for a sample at index `at`, whose time and values are undefined until they are written. Moves the older
+    /// samples toward the front, or the newer samples toward the back, whichever are fewer.
     fn open(&mut self, at: usize) {
         let held = self.times.len() - self.head;
         if at < held - at {
@@ -266,8 +269,8 @@ impl History {
         }
     }
 
-    /// Makes room for one more sample at the back, unless there is room. Closes the gap of forgotten samples at the front if this
-    /// gap is long enough, else allocates.
+    /// Makes room for one more sample at the back of the buffer, if there is none. Closes the gap that forgotten samples left
+    /// at the front if it is long enough; else allocates.
     fn make_room(&mut self) {
         if self.times.len() < self.times.capacity() {
             return;
@@ -284,8 +287,8 @@ impl History {
         }
     }
 
-    /// Moves all samples toward the back by half of the spare room there, which leaves a gap at the front. Before the call, there
-    /// must be no gap at the front.
+    /// Moves all samples toward the back by half of the spare room there, which makes a gap at the front. Before the call,
+    /// there must be no gap at the front.
     fn open_front(&mut self) {
         let held = self.times.len();
         let gap = (self.times.capacity() - held).div_ceil(2);

@@ -1,4 +1,5 @@
-//! Sensor streams: messages in memory that is reused, bounded histories, point clouds, selectors of payloads, and recordings.
+//! Sensor streams: messages in memory that is reused, bounded histories, point clouds, selectors that read the messages of
+//! other software, and recordings.
 
 #![warn(unreachable_pub)]
 

@@ -93,8 +93,8 @@ pub struct Column {
     pub data: HostBuf,
     /// Integer type in which the values were sent, if they became float64 because of nulls, with NaN for a null; else `None`.
     pub integers: Option<Dtype>,
-    /// Offsets of the rows with [`Cells::Ragged`] and [`Cells::Text`], from 0; else empty. Row i is elements
-    /// `offsets[i]..offsets[i + 1]`.
+    /// Index of each row's first element, and at the end the number of all elements, for [`Cells::Ragged`] and [`Cells::Text`];
+    /// else empty. Row i is elements `offsets[i]..offsets[i + 1]`.
     pub offsets: Vec<i32>,
     /// Indices of null rows and of rows of integers that hold a null, ascending; only with [`Cells::Ragged`] and [`Cells::Text`].
     /// Integers in these rows have no meaning; a null float is NaN, and a null text is empty.
@@ -162,7 +162,7 @@ pub struct DeviceColumn {
     pub cells: Cells,
     /// Number of elements in all rows of the column.
     pub len: usize,
-    /// Device memory that begins with the column's elements; the rest of it is spare.
+    /// Device memory that starts with the column's elements, and may be larger than needed.
     pub memory: DeviceBuf,
 }
 
@@ -201,8 +201,8 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Side that holds the payload, host or device, and the number of the payload's columns. Columns beyond this number only keep their
-/// memory for later payloads.
+/// Memory that holds the payload, host or device, with the payload's number of columns. The message keeps further columns only
+/// to reuse their memory.
 #[derive(Clone, Copy)]
 enum Used {
     Host(usize),
@@ -218,7 +218,7 @@ impl Default for Used {
 /// A message: metadata and payload, in memory that is reused.
 #[derive(Default)]
 pub struct Message {
-    /// The metadata, boxed because messages move from queue to queue.
+    /// The metadata, boxed because messages move from queue to queue, which then copies only a pointer to the metadata.
     pub header: Box<Header>,
     /// Time of arrival at this host, ns since 1970 by this host's real-time clock: when dora's event was received, or as recorded.
     /// `None` if not known. The arrival is not part of the metadata, and so is not sent with the message. A message that an
@@ -264,7 +264,7 @@ impl Message {
         self.clear_payload();
     }
 
-    /// Marks the message as unread: clears the payload, and keeps the part of the header that could be read.
+    /// Marks the message as unreadable: clears the payload, and keeps the part of the header that could be read.
     pub fn make_unread(&mut self) {
         self.clear_payload();
         self.is_unread = true;
@@ -297,14 +297,14 @@ impl Message {
         self.skipped.clone_from(&other.skipped);
     }
 
-    /// Copies an Arrow array with this metadata into the allocated memory.
+    /// Reads a message: copies `metadata` and an Arrow array into the memory of this message.
     ///
-    /// A null becomes NaN, and a time becomes int64 nanoseconds. A column of a struct that can't be read is
-    /// [skipped](Self::skipped). If the metadata say that the payload is in a ring, the array is not read:
-    /// [`take_resident`](Self::take_resident) copies the payload.
+    /// A null becomes NaN, and a time becomes int64 nanoseconds. A struct column that can't be read is
+    /// [skipped](Self::skipped). If the metadata locate the payload in a ring, memory that sender and receivers share, the
+    /// array is not read. [`take_resident`](Self::take_resident) then copies the payload.
     ///
     /// # Errors
-    /// If the array has a type that no operation takes, or if the metadata have a wrong type or contradict the array. After an
+    /// If no operation can read the type of the array, or if the metadata have a wrong type or contradict the array. After an
     /// error the payload of the message is undefined.
     pub fn read<'a>(
         &mut self,
@@ -314,7 +314,7 @@ impl Message {
         self.read_with(metadata, |message| message.copy(array, Text::Read))
     }
 
-    /// Reads a message as [`read`](Self::read) does, but calls `payload` to read the payload after the header.
+    /// Reads a message as [`read`](Self::read) does, but calls `payload` to copy the payload once the header is read.
     pub(super) fn read_with<'a>(
         &mut self,
         metadata: impl IntoIterator<Item = (&'a str, MetadataRef<'a>)>,
@@ -505,8 +505,8 @@ impl Message {
         }
     }
 
-    /// Gives the message a payload of this layout on a device, in memory that counts in `budget`, and an empty header. Returns
-    /// the columns and the header, to be filled.
+    /// Lays out a payload in device memory that counts against `budget`, and clears the header. Returns the columns and the
+    /// header, to be filled.
     ///
     /// # Errors
     /// If the device or `budget` lacks memory, or the GPU driver fails.

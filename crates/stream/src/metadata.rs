@@ -148,8 +148,8 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Greatest number of removed keys that keep their memory. Beyond this number, a new key replaces a removed key, so that a sender
-/// that invents ever new keys can't fill the memory.
+/// Greatest number of removed keys whose memory is kept. Beyond it, a new key takes over the memory of a removed key, so that a
+/// sender that invents ever new keys can't fill the memory.
 const MANY_UNUSED: usize = 64;
 
 /// Metadata of a message: values by key. A removed key keeps the memory of its value for the next value of that key.
@@ -196,7 +196,7 @@ impl Metadata {
         &mut self.entries[self.used - 1].1
     }
 
-    /// Adds a new key behind all entries, and returns its index.
+    /// Adds a key that has no entry as the last of all entries, and returns its index.
     fn begin(&mut self, key: &str) -> usize {
         let has_many_unused = self.entries.len() - self.used >= MANY_UNUSED;
         match self.entries.last_mut() {

@@ -113,7 +113,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Splits a body into two mutable ranges. The first range must end before the second begins.
+/// Borrows two ranges of a body, both mutable. The first range must end before the second begins.
 fn split_two<'a>(body: &'a mut [u8], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [u8], &'a mut [u8]) {
     let (before, after) = body.split_at_mut(second.start);
     (&mut before[first.clone()], &mut after[..second.len()])

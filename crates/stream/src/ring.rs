@@ -1,7 +1,7 @@
-//! Metadata keys of a payload that is in a ring.
+//! Metadata keys that locate a payload outside its message: in a slot of a ring, memory that sender and receivers share.
 
 crate::keys! {
-    /// Kind of ring memory that holds the payload, `shared` or `cuda`; absent if the payload is in the message.
+    /// Kind of memory that the ring has, `shared` (host) or `cuda` (GPU); absent if the payload is in the message.
     residence: String,
     /// Name of the ring and of its socket. A message in which this key is not a String is refused.
     ring: String,

@@ -1,6 +1,6 @@
 //! The samples of a message: which of its rows are samples, and their stamps.
 //!
-//! A row that `valid` masks is never taken for a sample, and a value that is not finite in float32 is never converted.
+//! A row that `valid` masks is never read as a sample, and a value that is not finite in float32 is never converted.
 
 use super::{Message, form};
 use robocache_device::Values;
@@ -16,7 +16,7 @@ pub enum SamplesError {
         /// Number of values that a sample must have.
         dim: usize,
     },
-    /// The number of values is not `dim`, the number of one sample.
+    /// The message is one sample, and its number of values is not `dim`.
     #[error("{values} values (allowed: {dim}, one sample; for several samples, a stamp for each in `timestamps_ns`)")]
     Length {
         /// Received number of values.
@@ -24,7 +24,7 @@ pub enum SamplesError {
         /// Number of values that a sample must have.
         dim: usize,
     },
-    /// The number of values is not `dim` for each stamp.
+    /// The number of values is not `dim` times the number of stamps.
     #[error("{stamps} `timestamps_ns` with {values} values (allowed: {dim} values for each)")]
     Stamps {
         /// Received number of `timestamps_ns`.
@@ -39,7 +39,7 @@ pub enum SamplesError {
         "no `timestamp_ns` (needed: the capture time, ns; for several samples `timestamps_ns`, with one time for each)"
     )]
     NoStamp,
-    /// The shape is not that of the samples.
+    /// The `shape` does not match the number of samples and `dim`.
     #[error(
         "`shape` {shape:?} is not that of {samples} samples of {dim} values (allowed: [{samples}, {dim}]{}; one \
          sample for each of `timestamps_ns`, or a single sample without `timestamps_ns`)",
@@ -181,8 +181,8 @@ impl Message {
         })
     }
 
-    /// Checks that the `fields` of the message are the names `wanted`, in this order. Values without names pass, and so do any
-    /// names if `wanted` is empty.
+    /// Checks that the `fields` of the message are the names `wanted`, in this order. A message without `fields` passes, and so
+    /// does every message if `wanted` is empty.
     pub fn check_fields(&self, wanted: &[String]) -> Result<(), SamplesError> {
         let found = self.header.fields.get().unwrap_or_default();
         if wanted.is_empty() || found.is_empty() || found == wanted {
@@ -205,7 +205,7 @@ impl Message {
         self.check_sample_shape(stamps.max(1), dim)
     }
 
-    /// Checks that the shape of the message, if present, is that of `samples` samples of `dim` values.
+    /// Checks that the shape of the message, if present, fits `samples` samples of `dim` values.
     fn check_sample_shape(&self, samples: usize, dim: usize) -> Result<(), SamplesError> {
         let shape = self.header.shape.get().unwrap_or_default();
         // A voxel grid of layout `bits` packs eight cells into a byte.

@@ -1,4 +1,5 @@
-//! Payloads in slots of a ring: the layout of their columns in a slot, and the messages that are copied from them.
+//! Payloads in slots of a ring, memory that sender and receivers share: the layout of columns in a slot, and copying
+//! to messages.
 //!
 //! A reader does not trust a slot: bytes beyond the payload, offsets that do not rise and text that is not UTF-8 are errors.
 
@@ -14,9 +15,9 @@ const ALIGNMENT: usize = 64;
 
 /// Layout of a payload in a slot: column after column, and in a ragged column first the offsets and then the elements.
 ///
-/// A [reader](SlotPayload::columns) parses the layout from a text: a line `rows N`, and for each column a line of its type, the
-/// elements of a row, and its name. The elements of a row are `1`, `xN` for N each, `~N` for any number with N in all, or `tN` for
-/// a text with N bytes in all.
+/// A [reader](SlotPayload::columns) parses the layout from a text: a line `rows N`, then for each column a line with its type,
+/// its elements per row, and its name. The elements per row are `1`, or `xN` for N. They are `~N` for a varying number with N
+/// in all rows together, and `tN` for texts with N bytes in all rows together.
 #[derive(Default)]
 pub struct SlotLayout {
     spans: Vec<ColumnSpan>,
@@ -24,7 +25,7 @@ pub struct SlotLayout {
     text: String,
 }
 
-/// Allocator of the byte ranges of columns of `rows` rows, one column after the other.
+/// Allocator of byte ranges in a slot for columns of `rows` rows, one column after the other.
 struct Spans {
     rows: usize,
     bytes: usize,
@@ -164,13 +165,13 @@ fn parse(text: &str) -> Option<(usize, impl Iterator<Item = Option<SlotColumn<'_
 
 /// Payload in a slot of a ring, with the layout that the slot describes.
 pub struct SlotPayload {
-    /// Slot that holds the payload until this value is dropped.
+    /// Payload in its slot of the ring. If the reader can hold slots, the slot is held until this value is dropped.
     pub taken: RingPayload,
     descriptor: Descriptor,
 }
 
 impl SlotPayload {
-    /// Takes a payload from its ring, as the ticket in `header` locates it: ring, slot, generation and size.
+    /// Takes the payload that the ticket in `header` locates by its ring, slot, generation and size.
     ///
     /// # Errors
     /// [`RingError`] if the ticket is not valid, or the payload can't be taken from the ring.
@@ -178,10 +179,11 @@ impl SlotPayload {
         Self::of(readers.take(&header.ticket())?)
     }
 
-    /// Reads the layout of a taken payload from the descriptor of its slot.
+    /// Reads the layout of a payload from the descriptor of its slot.
     ///
     /// # Errors
-    /// [`RingError::Protocol`] if the descriptor is not valid, or describes more bytes than the payload has; [`RingError::Torn`].
+    /// [`RingError::Protocol`] if the descriptor is not valid, or describes more bytes than the payload has.
+    /// [`RingError::Torn`] if the slot was overwritten meanwhile.
     pub fn of(taken: RingPayload) -> Result<Self, RingError> {
         let descriptor = taken.descriptor()?;
         let fits = |column: Option<SlotColumn<'_>>| column.is_some_and(|it| it.data.end <= taken.len());
@@ -209,12 +211,12 @@ impl SlotPayload {
 }
 
 impl Header {
-    /// True if the payload is in a ring, and not in the message.
+    /// True if the payload is in a ring, memory that sender and receivers share, and not in the message.
     pub fn is_resident(&self) -> bool {
         ring::ring.get(self).is_some()
     }
 
-    /// The ticket, which locates a payload by its ring, slot, generation and size, from the keys of the header.
+    /// Returns the ticket in the keys of the header: the ring, slot, generation and size that locate the payload.
     pub fn ticket(&self) -> Ticket<'_> {
         let size = |key: Key<i64>| usize::try_from(key.get(self).unwrap_or(0)).unwrap_or(usize::MAX);
         Ticket {
@@ -234,7 +236,7 @@ impl Header {
         ring::nbytes.set(self, ticket.nbytes as i64);
     }
 
-    /// Removes the keys that locate the payload, which do not hold for another payload.
+    /// Removes the keys that locate the payload, because they are wrong for any other payload.
     pub fn forget_residence(&mut self) {
         ring::ALL.iter().for_each(|(key, _)| self.other.remove(key));
     }

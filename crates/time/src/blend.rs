@@ -1,12 +1,12 @@
-//! Writes the values at targets, one group of channels at a time: [`Rows`].
+//! Computes values at target times and writes them to an output buffer, one group of channels at a time: [`Rows`].
 //!
 //! A [`Rule`] picks the samples of a target by its [mode](super::Interpolation) (`pick.rs`). The plain modes (`previous`,
-//! `nearest`, `linear`) blend the samples channel by channel with one weight (`channels.rs`). `curve.rs` has angles and the curves
-//! through four samples, and `rotation.rs` has rotations.
+//! `nearest`, `linear`) blend these samples channel by channel with one weight (`channels.rs`). `curve.rs` interpolates angles
+//! and curves through four samples, and `rotation.rs` interpolates rotations.
 //!
 //! On a device, `kernels/time.cuh` computes the plain modes with the same bits, and `kernels/modes.cuh` the other modes.
-//! `make check-layout` compares the codes of the modes in the kernels with those here. Only `rotvec` is computed on the CPU alone:
-//! [`Interpolation::is_on_gpu`].
+//! `make check-layout` compares the mode numbers in the kernels with those of Rust. Only `rotvec` is never computed on a
+//! device: [`Interpolation::is_on_gpu`].
 
 pub use super::channels::{Written, write};
 
@@ -18,8 +18,8 @@ use robocache_device::{Float, Real, convert};
 use std::ops::Range;
 
 impl Rule {
-    /// True if the rule can use a sample whose channels are finite. The modes for rotations also need the channels to be a
-    /// rotation.
+    /// True if the rule can use a sample, whose channels are finite. Modes for rotations also need the channels to be
+    /// a rotation.
     pub fn takes<S: Float>(&self, sample: &[S]) -> bool {
         !self.mode.is_rotation() || rotation::is_rotation_sample(self.mode, sample)
     }
@@ -31,8 +31,8 @@ impl Rule {
         modes_pick_alike && self.limits == other.limits
     }
 
-    /// Writes the values of at most [`ROWS`] rows from the samples in `picks`. `written` has the worst outcome of each row so far,
-    /// and is updated.
+    /// Writes the values of at most [`ROWS`] rows, computed from the samples that `picks` selects. Updates `written`, the worst
+    /// outcome of each row so far.
     #[inline(always)]
     fn write<'a, S: Float, T: Float<Real = S::Real>>(
         &self,
@@ -51,8 +51,8 @@ impl Rule {
         }
     }
 
-    /// Does the part of [`write`](Self::write) for modes that are not plain. It is not inlined, since that would take registers
-    /// from the plain modes.
+    /// Does the work of [`write`](Self::write) for the modes that are not plain. It is not inlined, so that the plain modes
+    /// keep more registers.
     #[inline(never)]
     fn write_not_plain<'a, S: Float, T: Float<Real = S::Real>>(
         &self,
@@ -94,7 +94,8 @@ impl Rule {
         }
     }
 
-    /// Writes one sample as the value: at its own time, or at a target for which it is held. Returns whether the value is finite.
+    /// Writes the value of a single sample to `out`: wraps angles, normalises rotations, and converts all other channels as
+    /// they are. Returns true if the value is finite.
     fn hold<S: Float, T: Float<Real = S::Real>>(&self, sample: &[S], out: &mut [T]) -> bool {
         match self.mode {
             Interpolation::Angle => curve::angles_between(sample, sample, S::Real::from_f64(0.0), out),
@@ -104,26 +105,27 @@ impl Rule {
     }
 }
 
-/// Output buffer for the values at some targets: a range of channels in each row.
+/// Output buffer for the values at several targets, with one row for each target. A range of channels is written in each row.
 pub struct Rows<'a, T> {
     /// The targets, one for each row, ns.
     pub targets: &'a [i64],
-    /// The elements of all rows, row-major.
+    /// The elements of all rows, one row after the other.
     pub out: &'a mut [T],
     /// Number of elements of a row.
     pub columns: usize,
-    /// Range of each row that is written, in elements.
+    /// Range of elements to write in each row.
     pub channels: Range<usize>,
     /// Value to write at targets that have no valid value.
     pub fill: T,
 }
 
 impl<T: Float> Rows<'_, T> {
-    /// Writes the value at each target, one group of channels at a time, or `fill` if a group has no valid value. [`pick`] chooses
-    /// the samples; [`write()`] or the mode's own function computes the value.
+    /// Writes the value at each target, one group of channels at a time. A group without a valid value gets `fill`. [`pick`]
+    /// chooses the samples; [`write()`] or the function of the mode computes the value.
     ///
-    /// `times` are the times of all samples, ns, ascending. `until` returns the number of samples at or before the target of a row.
-    /// The rules must [take](Rule::takes) every sample. `done` is called once for each row, with the worst outcome of its groups.
+    /// `times` are the ascending times of all samples, ns. `until(row)` returns the number of samples at or before the target
+    /// of the row. Every sample must be one that the rules can [use](Rule::takes). `done` is called once for each row, with the
+    /// worst outcome of its groups.
     #[inline(always)]
     pub fn write<'a, S: Float<Real = T::Real>>(
         self,
@@ -168,7 +170,7 @@ impl<T: Float> Rows<'_, T> {
         &mut self.out[row * self.columns..][self.channels.clone()]
     }
 
-    /// Replaces all values of a row by the fill value, and records an overflow, unless `is_finite` says that all are finite.
+    /// Checks a written row. If `is_finite` is false, replaces the row by the fill value and records an overflow.
     fn check(&mut self, row: usize, is_finite: bool, written: &mut [Written]) {
         if !is_finite {
             let fill = self.fill;

@@ -1,14 +1,14 @@
-//! Writes the channels of a row: `write` for the plain modes, `write_each` channel by channel for the other modes. A value that is
-//! not finite in the published type is never left in the output: the fill value takes its place.
+//! Writes the channels of one row: `write` for the plain modes (`previous`, `nearest`, `linear`), `write_each` for the other
+//! modes. A value that is not finite in the published type is replaced by the fill value.
 
 use super::pick::Pick;
 use robocache_device::{Float, Real, convert, zip_map};
 
-/// Number of rows that are written at a time. The groups of channels share the samples that are picked for these rows, and the
-/// rotations of these rows are computed side by side.
+/// Number of rows that are computed together. Groups of channels share the samples picked for these rows, and the rotations of
+/// these rows are computed in SIMD lanes.
 pub(super) const ROWS: usize = 8;
 
-/// Outcome of writing a target, from best to worst.
+/// Outcome of writing the value at a target, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Written {
     /// The value at the target was written.
@@ -22,9 +22,9 @@ pub enum Written {
 /// Writes the value of a plain mode (`previous`, `nearest` or `linear`) at a target, one element for each channel, or `fill` if
 /// there is no valid value.
 ///
-/// `sample` returns the channels of a sample, all of them finite. If `is_moderate`, they are [moderate](Float::all_moderate), too,
-/// so that the check for overflow is skipped. Float64 samples are computed in float64, all others in float32, with the weight
-/// rounded to that type.
+/// `sample(i)` returns the channels of sample i, all of them finite. If `is_moderate`, they are also
+/// [moderate](Float::all_moderate), too small to overflow, so that the result need not be checked. Float64 samples are computed
+/// in float64, all others in float32, with the weight rounded to that type.
 #[inline(always)]
 pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
     picked: Pick,
@@ -52,7 +52,7 @@ pub fn write<'a, S: Float, T: Float<Real = S::Real>>(
     Written::Overflow
 }
 
-/// Writes `value(channel)` to each channel of `out`. Returns whether all written values are finite.
+/// Writes `value(channel)` to each channel of `out`. Returns true if all written values are finite.
 pub(super) fn write_each<T: Float>(out: &mut [T], value: impl Fn(usize) -> T::Real) -> bool {
     let mut is_finite = true;
     for (channel, out) in out.iter_mut().enumerate() {

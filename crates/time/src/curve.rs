@@ -13,15 +13,15 @@ pub(super) struct Knots {
     /// Indices of four samples: the one before the bracket, the two of the bracket (around the target), and the one after it. A
     /// missing outer sample is replaced by the inner sample beside it.
     pub samples: [usize; 4],
-    /// Distance between the two inner samples, ns.
+    /// Time between the two inner samples, ns.
     inner: f64,
-    /// Distance of each outer sample from the inner sample beside it, ns; `None` if the outer one is missing.
+    /// Time between each outer sample and the inner sample beside it, ns; `None` if the outer sample is missing.
     outer: [Option<f64>; 2],
 }
 
 impl Knots {
-    /// Finds the samples on both sides of the bracket. An outer sample further than `max_gap` ns from its neighbour counts as
-    /// missing.
+    /// Finds the samples on both sides of the bracket, which is the two samples around the target. An outer sample more than
+    /// `max_gap` ns from its neighbour counts as missing.
     pub(crate) fn of(times: &[i64], before: usize, after: usize, max_gap: i64) -> Self {
         let gap = |earlier: usize| times[earlier + 1].saturating_sub(times[earlier]);
         let near = |earlier: &usize| gap(*earlier) <= max_gap;
@@ -40,8 +40,8 @@ impl Knots {
     }
 }
 
-/// Tangent at one end of the bracket, the two samples around the target: which formula gives it, with the formula's coefficients.
-/// The coefficients `inner` and `outer` follow from the times between the samples.
+/// Formula for the tangent at one end of the bracket (the two samples around the target), with its coefficients. The
+/// coefficients `inner` and `outer` depend only on the times between the samples.
 #[derive(Clone, Copy)]
 enum Tangent<R> {
     /// `inner * within + outer * outside`: Bessel's tangent, the slope of the parabola through the bracket and the sample beyond
@@ -55,8 +55,9 @@ enum Tangent<R> {
 }
 
 impl<R: Real> Tangent<R> {
-    /// The tangent at one end of the bracket. The distance between the bracket's samples, ns, is `inner`. The distances to the
-    /// sample beyond this end and beyond the other end are `outer` and `other`; `None` without such a sample.
+    /// Chooses the formula for the tangent at one end of the bracket. The time between the bracket's samples, ns, is
+    /// `inner`. The times to the samples beyond this end and beyond the other end are `outer` and `other`, or `None` without
+    /// such a sample.
     fn of(mode: Interpolation, inner: f64, outer: Option<f64>, other: Option<f64>) -> Self {
         let of = R::from_f64;
         match (mode, outer, other) {
@@ -82,8 +83,9 @@ impl<R: Real> Tangent<R> {
         }
     }
 
-    /// The tangent times `h`, the distance between the samples of the bracket. The argument `within` is the difference of the
-    /// values within the bracket, `outside` the difference beyond this end, and `other` the difference beyond the other end.
+    /// Returns the tangent times `h`, the time between the samples of the bracket. The argument `within` is the difference
+    /// of the values within the bracket, `outside` the difference beyond this end, and `other` the difference beyond the
+    /// other end.
     fn times_h(self, within: R, outside: R, other: R) -> R {
         let zero = R::from_f64(0.0);
         let same_sign = |a: R, b: R| (a > zero && b > zero) || (a < zero && b < zero);
@@ -108,7 +110,7 @@ impl<R: Real> Tangent<R> {
     }
 }
 
-/// Writes the value of a curve between the inner two of four samples. Returns whether all channels are finite.
+/// Writes the value of a curve between the inner two of four samples. Returns true if all channels are finite.
 pub(super) fn between<S, T>(
     mode: Interpolation,
     knots: &Knots,
@@ -154,7 +156,8 @@ fn wrapped<R: Real>(angle: R) -> R {
     }
 }
 
-/// Writes, for each channel, the angle on the shorter way from one sample to another. Returns whether all angles are finite.
+/// Writes the angles between two samples, channel by channel, along the shorter way around the circle. Returns true if all
+/// angles are finite.
 pub(super) fn angles_between<S, T>(before: &[S], after: &[S], w: S::Real, out: &mut [T]) -> bool
 where
     S: Float,

@@ -51,8 +51,8 @@ pub fn unit_of_stamp(stamp_ns: i64, arrival_ns: i64) -> Option<&'static str> {
     (stamp_ns > 0 && apart_ns < DAY_NS && apart_ns < apart(1) / 10).then_some(unit)
 }
 
-/// Returns the unit of stamps that increase by 1 in about `ns_per_step` nanoseconds, to within a factor of 3; `None` if no unit but
-/// ns fits.
+/// Returns the unit of stamps, such as `milliseconds`, if they increase by 1 in about `ns_per_step` nanoseconds (to within a
+/// factor of 3). `None` if only ns fit.
 pub fn unit_of_pace(ns_per_step: f64) -> Option<&'static str> {
     let units = [(1e3, "microseconds"), (1e6, "milliseconds"), (1e9, "seconds")];
     let is_near = |&(ns, _): &(f64, &str)| (0.3..3.0).contains(&(ns_per_step / ns));

@@ -1,9 +1,9 @@
-//! The interpolation modes: names, codes in the kernels, limits, and the samples that each mode needs.
+//! The interpolation modes: their names, their numbers in the kernels, their limits, and the samples that each mode needs.
 //!
-//! A mode `needs` up to two samples on each side of a target. The watermark of `Timeline` of the operation align waits for them,
-//! and `History::forget_before` keeps them.
+//! A mode needs up to two samples on each side of a target ([`Interpolation::needs`]). The operation align waits for these
+//! samples with the watermark of its `Timeline`, and keeps them with `History::forget_before`.
 //!
-//! `docs/architecture.md` lists what a new mode touches.
+//! `docs/architecture.md` lists the code that a new mode has to change.
 
 use robocache_yaml::did_you_mean;
 use serde::{Deserialize, Deserializer, de};
@@ -35,7 +35,7 @@ pub enum Interpolation {
 }
 
 impl Interpolation {
-    /// Every mode, in the order of their codes.
+    /// Every mode, in the order of the numbers that the kernels use.
     pub const ALL: [Self; 10] = [
         Self::Previous,
         Self::Nearest,
@@ -102,18 +102,20 @@ impl Interpolation {
         }
     }
 
-    /// True if the mode interpolates rotations, so that samples which are not a rotation can't be used.
+    /// True if the mode interpolates rotations. Samples whose channels are not a rotation then can't be used.
     pub const fn is_rotation(self) -> bool {
         self.width().is_some()
     }
 
-    /// True if a value is one sample, or two samples blended with one weight, channel by channel.
+    /// True for `previous`, `nearest` and `linear`, whose value is one sample, or two samples blended with one weight for
+    /// all channels.
     #[inline(always)]
     pub const fn is_plain(self) -> bool {
         matches!(self, Self::Previous | Self::Nearest | Self::Linear)
     }
 
-    /// True if a GPU can compute the mode. A configuration with any other mode is computed on the CPU.
+    /// True if GPUs can compute the mode. If they can't compute one mode of a configuration, the CPU computes the
+    /// whole configuration.
     pub const fn is_on_gpu(self) -> bool {
         !matches!(self, Self::Rotvec)
     }
@@ -160,22 +162,22 @@ impl<'de> Deserialize<'de> for QuaternionOrder {
     }
 }
 
-/// Rule by which the values of a group of channels are computed.
+/// Rule by which the values of a group of channels are computed: the interpolation mode, its limits and its options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// Mode in which the value at a target is computed.
     pub mode: Interpolation,
-    /// Greatest distances of the samples from a target. Beyond them the value is not valid.
+    /// Limits on the times between a target and its samples. Beyond them the value is not valid.
     pub limits: Limits,
-    /// `slerp`: true if the quaternion of a rotation is the one with w >= 0; false if it is the one in the hemisphere of the sample
-    /// before the target.
+    /// Option of `slerp`, which chooses between the quaternions q and -q of the same rotation. True: the one with w >= 0.
+    /// False: the one in the hemisphere of the sample before the target.
     pub canonical: bool,
-    /// `slerp`: position of w in the channels.
+    /// Option of `slerp`: position of w among the four channels.
     pub order: QuaternionOrder,
 }
 
 impl Rule {
-    /// A rule with this mode and these limits, and the default options.
+    /// Creates a rule with this mode and these limits, and the default options.
     pub fn new(mode: Interpolation, limits: Limits) -> Self {
         Self {
             mode,
@@ -186,7 +188,7 @@ impl Rule {
     }
 }
 
-/// Greatest distances of samples from a target, ns.
+/// Limits on the times between a target and its samples, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Limit of `previous` and `nearest`: the largest distance of the sample from the target, ns.
@@ -223,7 +225,7 @@ mod tests {
         );
     }
 
-    /// The watermark, the histories and the kernels allow for two samples: see the top of this file.
+    /// Guards a limit that the watermark, the histories and the kernels rely on: two samples on each side of a target.
     #[test]
     fn no_mode_needs_more_than_two_samples_on_each_side() {
         for mode in Interpolation::ALL {

@@ -9,8 +9,8 @@ pub enum Pick {
     Invalid,
     /// The value of the sample with this index.
     Sample(usize),
-    /// A value between two samples: for `linear`, `before + weight * (after - before)`. The mode decides which further samples
-    /// count.
+    /// A value between two samples: for `linear`, `before + weight * (after - before)`. `cubic` and `pchip` also use the
+    /// samples next to these two.
     Between {
         /// Index of the newest sample before the target.
         before: usize,

@@ -10,7 +10,7 @@ use robocache_device::{Float, Real};
 use robocache_geometry::quaternion::{self, Quaternion};
 use robocache_geometry::vector::{dot, norm, rejection, unit};
 
-/// Smallest and largest norm of a vector that can be part of a rotation.
+/// Smallest and largest accepted norm of a quaternion, or of another vector that represents a rotation.
 const NORMS: [f64; 2] = [1e-6, 1e18];
 
 /// Number of terms of the polynomial for slerp. `BALANCE` is the factor of its last term, which balances the error. Source: Eberly,
@@ -18,7 +18,7 @@ const NORMS: [f64; 2] = [1e-6, 1e18];
 const TERMS: usize = 16;
 const BALANCE: f64 = 1.92697;
 
-/// Eberly's coefficients u and v of each term.
+/// Eberly's coefficients u and v of each term of the polynomial for slerp.
 const U_V: [[f64; 2]; TERMS] = {
     let mut terms = [[0.0; 2]; TERMS];
     let mut i = 0;
@@ -55,7 +55,8 @@ pub(super) fn hold<S: Float, T: Float<Real = S::Real>>(rule: &Rule, sample: &[S]
     }
 }
 
-/// Computes the rotation of each row that is between two samples, and passes the row and the rotation's channels to `put`.
+/// Interpolates the rotation of each row whose target is between two samples. Calls `put` with the row and the channels of
+/// its rotation.
 pub(super) fn between<'a, S: Float>(
     rule: &Rule,
     picks: &[Pick],
@@ -105,8 +106,9 @@ fn canonical<R: Real>(rule: &Rule, q: Quaternion<R>) -> Quaternion<R> {
     }
 }
 
-/// Computes the unit quaternion of each row that is between two samples, on the shorter arc and in the hemisphere of the first
-/// sample. Each row is a SIMD lane: a term of the polynomial depends on the term before, but loops over lanes vectorize.
+/// Interpolates the unit quaternion of each row whose target is between two samples, along the shorter arc, in the
+/// hemisphere of the first sample. Each row is a SIMD lane: the terms of the polynomial depend on one another, but loops
+/// over rows vectorize.
 fn slerp<W: Real, R: Real>(
     picks: &[Pick],
     quaternion: impl Fn(usize) -> Quaternion<R>,
@@ -143,8 +145,8 @@ fn slerp<W: Real, R: Real>(
     }
 }
 
-/// `sin(t * angle) / sin(angle)` for each weight t of each row: one weight for each of the row's two samples. `cosine_minus_one` is
-/// the cosine of the angle between the two quaternions, minus 1.
+/// Returns `sin(t * angle) / sin(angle)` for the two weights t of each row: of the sample before its target, and of the sample
+/// after it. The argument `cosine_minus_one` is the cosine of the angle between the two quaternions, minus 1.
 #[inline(always)]
 fn sine_ratios<R: Real>(weights: &[[R; ROWS]; 2], cosine_minus_one: &[R; ROWS]) -> [[R; ROWS]; 2] {
     let one = R::from_f64(1.0);

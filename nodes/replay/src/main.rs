@@ -1,4 +1,4 @@
-//! Publishes a recording.
+//! Publishes the messages of a recording, at their recorded pace or as fast as the consumers read them.
 
 use robocache::app::{App, plugins::ReplayPlugin};
 use robocache::dora;

@@ -17,7 +17,7 @@ _IN_RING = ("residence", "ring", "slot", "generation", "nbytes")
 
 
 def copied(event: Mapping[str, Any]) -> tuple[Any, dict[str, Any], int]:
-    """Copies an event: the payload as arrays of our own, the metadata, and the size in bytes.
+    """Copies an event of dora. Returns the payload as new arrays, the metadata, and the size in bytes.
 
     An array that dora lends would keep its sender from reusing the memory for as long as the array is held.
     """
@@ -45,7 +45,7 @@ class Inbox:
         self._is_closed = False
 
     def put(self, name: str, message: Any, size: int) -> int:
-        """Adds a message of `size` bytes. Returns how many older messages of its input this call dropped to make room."""
+        """Adds a message of `size` bytes. Returns the number of older messages of that input that were dropped to make room."""
         with self._changed:
             queue = self._queues.setdefault(name, collections.deque())
             if not queue:
@@ -60,7 +60,8 @@ class Inbox:
             return dropped
 
     def take(self, timeout: float) -> tuple[str, Any] | None:
-        """Takes the oldest message of the input whose turn it is; None if no message comes within `timeout` seconds."""
+        """Returns the input's name and its oldest message, from each input in turn; None if no message comes
+        within `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._turns or self._is_closed, timeout)
             if not self._turns:
@@ -74,20 +75,20 @@ class Inbox:
             return name, message
 
     def close(self) -> None:
-        """Closes the inbox: no more messages come."""
+        """Closes the inbox. Waiting messages can still be taken."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
 
     @property
     def is_closed(self) -> bool:
-        """True if the inbox is closed: no more messages come, but some may wait."""
+        """True if the inbox is closed. Some messages may still wait."""
         with self._changed:
             return self._is_closed
 
     @property
     def is_done(self) -> bool:
-        """True if no message waits, and no more come."""
+        """True if the inbox is closed and no message waits."""
         with self._changed:
             return self._is_closed and not self._turns
 

@@ -1,4 +1,4 @@
-"""Layout of the viewer's views.
+"""Layout of the Rerun viewer: which views there are, and where.
 
 A view is added when its entity is first drawn, and stays: the layout is sent again only for new views.
 """
@@ -21,15 +21,15 @@ _MAX_VIEWS = 100
 
 
 class Layout:
-    """A view for each frame, image and modality; one for all ages, all states, and all text."""
+    """Views of the viewer: one for each frame, image and modality, one for all ages, one for all states, one for all text."""
 
     def __init__(self) -> None:
         self._views: dict[tuple[str, str], rrb.View] = {}
         self._is_new = False
 
     def add(self, path: tuple[str, ...], entity: str, lines: int) -> None:
-        """Adds a view for an entity, unless the view exists or there are too many. The first part of `path` selects the
-        kind of view; `lines` is the number of values that the entity plots."""
+        """Adds a view for an entity, unless the view exists or there are `_MAX_VIEWS` views. The first part of `path` selects
+        the kind of view; `lines` is the number of values that the entity plots."""
         kind, title = path[0], " ".join(path[1:])
         match kind:
             case "values" | "image":

@@ -1,4 +1,4 @@
-"""Lines of the log: as JSON under dora, which reads their level, as text on a terminal.
+"""Writes the node's log: as JSON under dora, which reads the level of each line, as text on a terminal.
 
 A fault that is not logged, because its kind was just logged, is still counted.
 """
@@ -16,7 +16,7 @@ _EVERY_S = 10.0
 
 
 def say(level: str, words: str) -> None:
-    """Writes a line of the log: `level` is `info`, `warn` or `error`."""
+    """Writes a line to the log: the text `words`, with the level `info`, `warn` or `error`."""
     if "DORA_NODE_CONFIG" in os.environ:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         words = json.dumps({"timestamp": now, "level": level, "message": words, "target": "robocache_view"})
@@ -34,7 +34,8 @@ class Faults:
         self._lock = threading.Lock()
 
     def count(self, name: str, kind: str, words: str, times: int = 1) -> None:
-        """Counts `times` faults of a kind. `words` describe this fault; a logged line also gives the total of its kind."""
+        """Counts `times` faults of a kind at the input `name`. The text `words` describes this fault; a logged line also gives
+        the total of its kind."""
         with self._lock:
             self._counts[name, kind] += times
             now = time.monotonic()
@@ -45,7 +46,7 @@ class Faults:
         say("warn", f"{name}: {words} ({total} so far)")
 
     def sum_up(self) -> None:
-        """Logs all counts, at the end."""
+        """Logs the total of each input and kind, when the node ends."""
         with self._lock:
             for (name, kind), total in sorted(self._counts.items()):
                 say("info", f"{name}: {total} {kind}")

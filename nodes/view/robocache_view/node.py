@@ -1,7 +1,7 @@
-"""The node: one thread takes dora's events, another draws them.
+"""The viewer node: one thread receives dora's events, another draws them.
 
-Rerun makes the drawing thread wait when a viewer is slow, and only that thread may wait. Messages that come meanwhile
-wait in the inbox, which drops the oldest when it is full.
+Rerun makes the drawing thread wait when a viewer is slow, and only that thread may wait. Messages that come meanwhile wait in
+the inbox, which drops the oldest when it is full.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _RECORDING = "robocache"
 
 
 class Painter(threading.Thread):
-    """Thread that draws the messages of the inbox while there is a viewer, and begins anew when a viewer comes back."""
+    """Thread that draws the messages of the inbox while a viewer is connected. When a viewer comes back, it starts
+    a new drawing."""
 
     def __init__(self, inbox: Inbox, sink: Any, faults: Faults, gone: Callable[[str], None]):
         super().__init__(daemon=True)
@@ -51,7 +52,7 @@ class Painter(threading.Thread):
             self._gone(str(error))
 
     def _paint(self) -> None:
-        """Draws until no more messages come, or the viewer is gone."""
+        """Draws messages into a new recording until the inbox is done, or the viewer is gone."""
         import rerun as rr
 
         from robocache_view.canvas import Canvas
@@ -79,7 +80,8 @@ class Painter(threading.Thread):
         recording.disconnect()
 
     def _is_there(self, recording: Any) -> bool:
-        """True if the viewer is still there, by a flush: a broken connection takes all drawings without an error."""
+        """True if the viewer is still connected. A flush tells, since a broken connection accepts all drawings
+        without an error."""
         try:
             # With a timeout of 0 it would never report an error.
             recording.flush(timeout_sec=0.01)
@@ -94,7 +96,7 @@ class Painter(threading.Thread):
 
 
 def run(node: Any, sink: Any) -> None:
-    """Takes messages until the dataflow ends, or the node is interrupted."""
+    """Runs the node: receives messages until the dataflow ends, or the node is interrupted."""
     inbox, faults = Inbox(), Faults()
     gone: list[str] = []
     painter = Painter(inbox, sink, faults, gone.append)
@@ -114,7 +116,8 @@ def run(node: Any, sink: Any) -> None:
 
 
 def _take(node: Any, inbox: Inbox, faults: Faults, gone: Sequence[str]) -> None:
-    """Puts messages into the inbox until the dataflow ends, or `gone` has an entry: drawing has failed."""
+    """Puts dora's messages into the inbox until the dataflow ends, or the list `gone` has an entry, which means that
+    drawing has failed."""
     for event in node:
         if gone:
             return
@@ -170,7 +173,7 @@ def _file(text: str) -> pathlib.Path:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parses the command line or, if it has no arguments, the variable ROBOCACHE_VIEW. Exits with code 2 on an error."""
+    """Parses the command line or, if that is empty, the environment variable ROBOCACHE_VIEW. Exits with code 2 on an error."""
     parser = argparse.ArgumentParser("robocache-view", description="Shows the messages that are wired to it in Rerun.")
     parser.add_argument("--version", action="version", version=f"robocache-view {__version__}")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
@@ -198,7 +201,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def opened(options: argparse.Namespace) -> Any:
-    """Opens the viewer, file or web page that the options name. Raises OSError if that fails."""
+    """Opens the destination that the options name: a viewer, a file or a web page. Raises OSError if that fails."""
     from robocache_view import sink
 
     match options.mode:

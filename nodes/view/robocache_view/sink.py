@@ -1,4 +1,4 @@
-"""Places for drawings: a viewer of this machine or another, a file, or browsers.
+"""Destinations of a drawing: a viewer on this machine or another, a file, or browsers.
 
 `is_ready` says whether a drawing can begin now, and raises OSError if no drawing can begin there any more.
 """
@@ -19,7 +19,7 @@ _STARTS_WITHIN_S = 20.0
 
 
 class File:
-    """A file of Rerun, `.rrd`, which is emptied at the start."""
+    """Destination that is a Rerun file, `.rrd`. The file is emptied at the start."""
 
     def __init__(self, path: pathlib.Path):
         self._path = path
@@ -28,7 +28,8 @@ class File:
         self._is_begun = False
 
     def is_ready(self) -> bool:
-        """True before the file is begun. Raises OSError afterwards: writing broke off, and a new start would lose the contents."""
+        """True until the drawing begins. Later it raises OSError: writing has failed then, and a new start would
+        lose the contents."""
         if self._is_begun:
             raise OSError(f"{self._path} can't be written any more: is the disk full?")
         return True
@@ -42,7 +43,7 @@ class File:
 
 
 class Viewer:
-    """A viewer that is not started by this node, and may start later."""
+    """Destination that is a viewer which this node does not start. It may start later than the node."""
 
     def __init__(self, url: str):
         self.url = url
@@ -50,7 +51,7 @@ class Viewer:
         self._address = (parsed.hostname, parsed.port)
 
     def is_ready(self) -> bool:
-        """True if the viewer listens: Rerun gives up a connection that can't be made at once."""
+        """True if the viewer listens at its port. This is checked first, since Rerun gives up if it can't connect at once."""
         try:
             socket.create_connection(self._address, 1.0).close()
         except OSError:
@@ -65,7 +66,8 @@ class Viewer:
 
 
 class Child(Viewer):
-    """A viewer or a server that this node starts itself: Rerun's own functions make it listen on every interface."""
+    """Destination that is a viewer or a server which this node starts, bound to the interface `bind`. Rerun's own functions
+    would bind it to every interface."""
 
     def __init__(self, bind: str, port: int, options: list[str], outlives: bool):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
@@ -85,7 +87,7 @@ class Child(Viewer):
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        """True if the viewer listens. Raises OSError if it ended: nobody starts it again."""
+        """True if the viewer listens at its port. Raises OSError if its process has ended, as it is not started again."""
         if self._process.poll() is not None:
             raise OSError(f"the viewer ended (exit code {self._process.returncode})")
         return super().is_ready()
@@ -97,7 +99,7 @@ class Child(Viewer):
 
 
 def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
-    """Returns the viewer that is open at `port`, else a new one with a window, which stays when the dataflow ends."""
+    """Returns the viewer that already listens at `port`, else starts one with a window, which stays when the dataflow ends."""
     there = Viewer(f"rerun+http://127.0.0.1:{port}/proxy")
     if there.is_ready():
         return there
@@ -109,11 +111,12 @@ def spawned(bind: str, port: int, memory_limit: str) -> Viewer:
 
 
 def served(bind: str, port: int, web_port: int, memory_limit: str) -> Viewer:
-    """Starts a server that ends with the dataflow: it takes the drawing at `port`, and has a page for browsers at `web_port`."""
+    """Starts a server that ends with the dataflow. It receives the drawing at `port`, and has a page for
+    browsers at `web_port`."""
     options = ["--serve-web", "--web-viewer-port", str(web_port), "--server-memory-limit", memory_limit]
     return Child(bind, port, options, outlives=False)
 
 
 def program() -> pathlib.Path:
-    """Returns the path of Rerun's binary, in its wheel. The script `rerun` does not pass signals on to the binary."""
+    """Returns the path of Rerun's binary, in its wheel. The script `rerun` is not used, since it does not forward signals."""
     return pathlib.Path(rerun_cli.__file__).with_name("rerun")

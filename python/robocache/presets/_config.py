@@ -13,7 +13,7 @@ Modalities = Mapping[str, int | Mapping[str, Any]]
 
 
 class Fragment(dict[str, Any]):
-    """A part of a configuration: a dict, whose `str` is YAML."""
+    """A part of a configuration: a dict whose `str()` is YAML."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0)) + "\n"

@@ -1,5 +1,5 @@
-"""Takes the rows of an observation that a policy needs. A value that is not valid is masked, held or filled as asked, or refused,
-and never passed on silently."""
+"""Takes the rows of an observation that a policy needs. A value that is not valid is masked, held, filled or refused, as the
+policy and `on_invalid` say, and never passed on silently."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ObservationOrItem = Observation | Item
 
 
 def as_observation(observation: ObservationOrItem) -> Observation:
-    """Converts an item of a dataset to an Observation; returns an Observation unchanged."""
+    """Converts an item of a dataset to an Observation. An Observation is returned unchanged."""
     return observation.observation() if isinstance(observation, Item) else observation
 
 
@@ -103,7 +103,7 @@ def check(observation: Observation, steps: int) -> None:
 
 
 def cameras(images: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Checks the argument `images`, which gives each camera its attached stream. Returns an empty dict for None."""
+    """Checks the argument `images`, a dict of the attached stream for each camera. Returns an empty dict for None."""
     if images is not None and not isinstance(images, Mapping):
         raise TypeError(f"images is {images!r}, expected an attached stream for each camera: {{'camera': 'stream'}}")
     return images or {}
@@ -184,7 +184,8 @@ def _take(observation: Observation, column: str | tuple[str, int, int]) -> tuple
 
 
 def _span(observation: Observation, column: str | tuple[str, int, int]) -> tuple[str, int, int]:
-    """Checks an entry of `Columns`, and returns the name of the modality and its columns `begin` and `end` (exclusive)."""
+    """Checks one column specification, a modality or (modality, begin, end). Returns the modality's name and the columns
+    `begin` and `end` (exclusive)."""
     is_span = isinstance(column, tuple | list) and len(column) == 3 and isinstance(column[0], str)
     if not isinstance(column, str) and not is_span:
         raise ValueError(f"a column is {column!r}, expected a modality, or (modality, begin, end)")
@@ -199,7 +200,7 @@ def _span(observation: Observation, column: str | tuple[str, int, int]) -> tuple
 
 
 def _check_once(observation: Observation, columns: Columns) -> None:
-    """Raises ValueError if a column is asked for twice, since no policy was trained on that."""
+    """Raises ValueError if a column of a modality is listed twice, since no policy was trained on that."""
     spans = sorted(_span(observation, column) for column in columns)
     for (name, begin, end), (other, again, until) in zip(spans, spans[1:]):
         if name == other and again < end:

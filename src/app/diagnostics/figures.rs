@@ -1,6 +1,6 @@
-//! Collector of the diagnostics, message by message.
+//! Collector of a node's diagnostics, updated with each message and each result.
 //!
-//! Collecting allocates nothing after the start, and costs some clock readings and additions for each message.
+//! After the start it allocates nothing. A message costs a few clock readings and additions.
 
 use super::judge::{Faulty, InputState, LONGEST_LEAD_NS, SinceReport, judge};
 use super::recent::{Figure, Recent, Times};
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// order.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// Delay from a stamp to its arrival, ns. From this delay on, the stamp counts as one of another clock or of a recording, and the
-/// delay has no part in the statistics.
+/// Delay from a stamp to its arrival, ns, from which on the stamp counts as one of another clock or of a recording. Such a
+/// delay is left out of the statistics.
 const OTHER_CLOCK_NS: i64 = 3_600_000_000_000;
 
 /// Multiple of the median step between capture times beyond which a step counts as a gap, as in `robocache info`.
 const GAP_STEPS: f64 = 1.5;
 
-/// Number of recent steps between capture times. From this number on, their median is used to find gaps.
+/// Fewest recent steps between capture times whose median is used to find gaps.
 const LEAST_STEPS: u64 = 8;
 
 /// Collector of the diagnostics of all operations of a node.
 pub(in crate::app) struct Diagnostics {
     operations: Vec<OperationFigures>,
     observations: u64,
-    /// Counts of the points of all grids; `None` before the first grid.
+    /// Sums of the point counts of all grids; `None` before the first grid.
     points: Option<VoxelCounters>,
     results: Recent<Results>,
 }
@@ -40,7 +40,7 @@ struct OperationFigures {
     device_bytes: usize,
 }
 
-/// Collector of one operation's diagnostics: [`Outbox::figures`](crate::app::Outbox::figures).
+/// Collector of one operation's diagnostics, from [`Outbox::figures`](crate::app::Outbox::figures).
 pub struct Figures<'a> {
     diagnostics: &'a mut Diagnostics,
     operation: usize,
@@ -58,7 +58,7 @@ struct Input {
     out_of_order: u64,
     gaps: u64,
     newest_ns: Option<i64>,
-    /// Step between capture times beyond which there is a gap, ns; `i64::MAX` until the median step is known.
+    /// Step between successive capture times above which a gap is counted, ns; `i64::MAX` until the median step is known.
     gap_ns: i64,
     /// Longest step between capture times since the last report, ns.
     longest_step_ns: i64,
@@ -179,7 +179,8 @@ impl Input {
         messages as f64 / now.saturating_duration_since(since).as_secs_f64().max(1e-3)
     }
 
-    /// Summarizes the messages since the last report, or their absence. Resets the longest step between capture times.
+    /// Returns the facts about the time since the last report: longest step, stamps ahead of their arrival, and silence. Resets
+    /// the longest step.
     fn lately(&mut self, now: Instant) -> SinceReport {
         let usual = match (self.first, self.last) {
             (Some(first), Some(last)) if self.messages > 1 => {
@@ -197,7 +198,7 @@ impl Input {
         }
     }
 
-    /// Makes the input's row for a report, with its level and reason, and keeps a copy to compare the next row with.
+    /// Makes the input's row for a report, with its level and reason. Keeps a copy, with which the next row is compared.
     fn report(&mut self, state: &InputState<'_>, now: Instant) -> Row {
         self.recent.turn(now);
         let recent = self.recent.get();
@@ -247,7 +248,7 @@ impl Input {
 }
 
 impl Diagnostics {
-    /// Makes the collector of operations that are given by name, each with the names of its inputs.
+    /// Makes the collector for these operations: the name of each, and the names of its inputs.
     pub(crate) fn new<'a, I: Iterator<Item = &'a str>>(operations: impl Iterator<Item = (&'a str, I)>) -> Self {
         let now = Instant::now();
         let operation = |(name, inputs): (&str, I)| OperationFigures {
@@ -271,7 +272,7 @@ impl Diagnostics {
         }
     }
 
-    /// Observations, sets and grids per second, over the last 5 to 10 seconds; `None` in the first half second.
+    /// Observations, message sets and voxel grids per second, over the last 5 to 10 seconds; `None` in the first half second.
     fn observation_rate_hz(&self, now: Instant) -> Option<f64> {
         let seconds = now.saturating_duration_since(self.results.since()).as_secs_f64();
         (seconds >= 0.5).then(|| self.results.get().observations as f64 / seconds)
@@ -319,8 +320,8 @@ impl Diagnostics {
 }
 
 impl Figures<'_> {
-    /// Counts an observation, a set or a grid that is published. `wait_ns` is the time from its target to the newest stamp that
-    /// was seen, if that is known.
+    /// Counts a published observation, message set or voxel grid. `wait_ns` is the time from its target to the newest stamp
+    /// seen by then; `None` if unknown.
     pub fn observation(&mut self, wait_ns: Option<i64>) {
         self.diagnostics.observations += 1;
         self.diagnostics.results.record(|results| {
@@ -329,7 +330,7 @@ impl Figures<'_> {
         });
     }
 
-    /// Adds an input's part of an observation: the age of its newest sample, ns, -1 if there is none, and its validity.
+    /// Records an input's share in one observation: the age of its newest sample, ns (-1 if none), and its validity.
     pub fn observed(&mut self, input: usize, age_ns: i64, is_valid: bool) {
         let input = &mut self.diagnostics.operations[self.operation].inputs[input];
         input.recent.record(|samples| {
@@ -346,7 +347,7 @@ impl Figures<'_> {
         *self.diagnostics.points.get_or_insert_default() += counters;
     }
 
-    /// Adds the compute time of a result, its device, and the device memory that the operation holds, bytes.
+    /// Records the compute time of a result, the device that computed it, and the device memory of the operation, bytes.
     pub fn computed(&mut self, time: Duration, device: Device, device_bytes: usize) {
         let ns = i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         self.diagnostics.results.record(|results| results.compute.record(ns));

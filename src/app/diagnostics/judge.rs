@@ -1,7 +1,7 @@
-//! Judges the level of an input, with the reason in words.
+//! Derives the level of an input (ok, warn, error or stale), and the reason as text.
 //!
-//! Faults of the messages take precedence over silence, and silence over warnings. The operation's own finding can only make the
-//! level worse.
+//! Faults of the messages take precedence over silence, and silence over warnings. A health issue that the operation found can
+//! only make the level worse.
 
 use super::{Diagnosis, HealthIssue, Level, Row};
 use crate::app::Dropped;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Shortest time without a message that counts as silence.
 const MIN_SILENCE: Duration = Duration::from_secs(2);
 
-/// Multiple of an input's mean message interval that a time without a message must reach, too, to count as silence.
+/// Number of an input's mean message intervals without a message that count as silence, if they last [`MIN_SILENCE`] or longer.
 const SILENCE_FACTOR: u32 = 3;
 
 /// Largest plausible delay from a stamp to its arrival, ns. Beyond it the report warns of the stamps.
@@ -20,7 +20,7 @@ const LONGEST_DELAY_NS: i64 = 5_000_000_000;
 /// Largest plausible time that a stamp is ahead of its arrival, ns. Beyond it the report warns of the stamps.
 pub(super) const LONGEST_LEAD_NS: i64 = 1_000_000_000;
 
-/// Words for the counts of a row that cause a warning, in the order in which the counts are compared.
+/// Text for each count of a row that causes a warning if it has risen, in the order of the array `counts` in `by_messages`.
 const COUNT_WORDS: [&str; 5] = [
     "late",
     "dropped, as too many waited",
@@ -34,7 +34,7 @@ pub(crate) fn is_silent(quiet: Duration, usual: Duration) -> bool {
     quiet >= MIN_SILENCE.max(SILENCE_FACTOR * usual)
 }
 
-/// Values of an input's messages since the last report that its [`Row`] does not have.
+/// Facts about an input's messages since the last report for which its [`Row`] has no column.
 pub(super) struct SinceReport {
     /// Longest step between capture times since the last report, ns.
     pub longest_step_ns: i64,
@@ -53,14 +53,15 @@ pub(in crate::app) struct Faulty<'a> {
     pub faults: u64,
     /// Counts of dropped messages or samples since the start, by reason: [`Dropped`].
     pub dropped: [u64; Dropped::REASONS],
-    /// Last line of the log about a fault of the input; empty if no fault was logged.
+    /// Last log line about a fault of the input; empty if no fault was logged.
     pub said: &'a str,
 }
 
-/// State of an input that its messages do not show.
+/// State of an input that the collector can't see in its messages: the operation's findings, counted faults, and whether it
+/// is open.
 pub(in crate::app) struct InputState<'a> {
     pub diagnosis: Diagnosis,
-    /// Present problem of the input that the operation found.
+    /// Current problem of the input, found by the operation; `None` if there is none.
     pub health_issue: Option<&'a HealthIssue>,
     pub faulty: Faulty<'a>,
     pub is_open: bool,
@@ -68,13 +69,14 @@ pub(in crate::app) struct InputState<'a> {
     pub may_be_silent: bool,
 }
 
-/// Shortens a text to its first 400 characters: names in it are as long as their sender likes.
+/// Shortens a text to its first 400 characters, because names in it come from senders and may be of any length.
 fn shortened(said: &str) -> &str {
     const MOST: usize = 400;
     said.char_indices().nth(MOST).map_or(said, |(end, _)| &said[..end])
 }
 
-/// Returns the level of an input and the reason, from its row, its row in the last report, and its operation's finding.
+/// Returns the level of an input and the reason. It compares `row` with `before`, the row in the last report, and adds the
+/// health issue that the operation found.
 pub(super) fn judge(row: &Row, before: &Row, lately: &SinceReport, state: &InputState<'_>) -> (Level, String) {
     let (level, words) = by_messages(row, before, lately, state);
     match state.health_issue {
@@ -87,7 +89,7 @@ pub(super) fn judge(row: &Row, before: &Row, lately: &SinceReport, state: &Input
     }
 }
 
-/// Returns the level of an input and the reason, from its messages or their absence alone.
+/// Returns the level of an input and the reason, without the health issue that the operation found.
 fn by_messages(row: &Row, before: &Row, lately: &SinceReport, state: &InputState<'_>) -> (Level, String) {
     let faults = row.faults - before.faults;
     if faults > 0 {

@@ -1,5 +1,5 @@
-//! Figures of operations' inputs and results, gathered only if somebody wants them, and reported once a second. Unlike an
-//! observation, they may depend on when messages come.
+//! Diagnostics of a node: statistics of each input and of the results, reported once a second if the dataflow or a status file
+//! wants them. Unlike observations, they may depend on arrival times.
 
 mod figures;
 mod judge;
@@ -19,15 +19,15 @@ use std::fmt;
 /// Name of the output on which a node publishes its reports.
 pub const DIAGNOSTICS: &str = "diagnostics";
 
-/// A present problem of an input, which its operation found, worded as in the operation's log. The input's [`Row`] repeats it, and
-/// so does everything that reads the row.
+/// Current problem of an input, found by its operation, with the text of the operation's log. The input's [`Row`] repeats
+/// the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthIssue {
     /// Level of the input while the problem lasts, unless its messages show a worse level.
     pub level: Level,
     /// Symptom, such as "no observation for 12.0 s".
     pub what: String,
-    /// Cause of the symptom, as text that follows it in the log.
+    /// Cause of the symptom, as text that follows the symptom in the log.
     pub cause: String,
 }
 
@@ -37,15 +37,15 @@ impl fmt::Display for HealthIssue {
     }
 }
 
-/// Values of an input's [`Row`] that only its operation knows.
+/// Values for an input's [`Row`] that its operation supplies.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Diagnosis {
-    /// Number of samples that arrived after the observation at their target was sent.
+    /// Number of late samples, which arrived after the observation of their target was published.
     pub late: u64,
-    /// Epoch of the operation's results: a number that goes up at each clock jump.
+    /// Epoch of the operation's results: a count that goes up by one at each clock jump.
     pub epoch: i64,
-    /// Host time minus device time, ns, and the excess of the rate of the host's clock over the rate of the device's, parts per
-    /// million. This is `None` if the operation estimates no clock.
+    /// Host time minus device time, ns, and the excess of the host clock's rate over the device clock's, parts per million.
+    /// `None` if the operation estimates no clock.
     pub clock: Option<(i64, f64)>,
     /// Greatest age at which a sample of the input is valid, ns (the key `max_age_ms`); `None` for no limit.
     pub max_age_ns: Option<i64>,

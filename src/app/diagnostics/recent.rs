@@ -1,19 +1,20 @@
-//! Statistics over the last seconds.
+//! Statistics over the last 5 to 10 seconds.
 //!
-//! Each statistic is kept in two accumulators that start one period apart, so that old values leave it without a list of samples.
-//! Recording allocates nothing.
+//! Each statistic is kept in two accumulators that start 5 s apart, and the older one is dropped every 5 s. So old values
+//! disappear without a list of samples. Recording allocates nothing.
 
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// Period after which the newer of the two accumulators replaces the older. Statistics cover the last one to two periods.
+/// Time after which the older of a statistic's two accumulators is dropped, and a new one starts. Statistics cover one to two
+/// such periods.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Upper bound of a histogram, ns; a longer time counts as this one. Stamps are at most this far apart.
+/// Upper bound of a histogram, ns; a longer time counts as this one. It is the greatest difference of two valid stamps.
 const LONGEST_NS: u64 = 1 << 62;
 
-/// Two accumulators of one kind, started one [`TURN`] apart. After each `TURN` the newer replaces the older, and a new one starts.
-/// Readers get the older.
+/// Two accumulators of the same statistic, started one [`TURN`] apart. After each `TURN` the older one is dropped, and a new
+/// one starts. Readers get the older one.
 pub(in crate::app) struct Recent<T> {
     older: T,
     newer: T,
@@ -41,7 +42,7 @@ impl<T: Figure> Recent<T> {
         record(&mut self.newer);
     }
 
-    /// Replaces the older accumulator by the newer, if the newer is at least one [`TURN`] old.
+    /// Drops the older accumulator and starts a new one, if the newer is at least one [`TURN`] old.
     pub(crate) fn turn(&mut self, now: Instant) {
         if now.saturating_duration_since(self.newer_since) >= TURN {
             std::mem::swap(&mut self.older, &mut self.newer);
@@ -55,7 +56,7 @@ impl<T: Figure> Recent<T> {
         &self.older
     }
 
-    /// Time at which the accumulator of [`get`](Self::get) started.
+    /// Time at which the accumulator that [`get`](Self::get) returns was started.
     pub(crate) fn since(&self) -> Instant {
         self.older_since
     }

@@ -1,4 +1,4 @@
-//! Reports: a row for each input, and the facts about the whole node.
+//! Report of a node's diagnostics: a row for each input, and values for the node as a whole.
 //!
 //! The macro `columns!` is the only list of a row's columns: the struct, the layout and the payload follow from it.
 
@@ -35,12 +35,12 @@ impl fmt::Display for Level {
     }
 }
 
-/// Defines the columns of a report: for each its meaning, its name and its type.
+/// Defines [`Row`], its layout and its payload from one list of columns: meaning, name and type of each.
 macro_rules! columns {
     ($($(#[doc = $doc:literal])+ $name:ident: $Type:ty,)+) => {
         /// State and statistics of one input of one operation.
         ///
-        /// Counts are of the whole run. Rates, shares and percentiles are of the last 5 to 10 seconds. An unknown value is
+        /// Counts start with the node. Rates, shares and percentiles are over the last 5 to 10 seconds. An unknown value is
         /// `None`, and in a message -1, or NaN for a float.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(default)]
@@ -93,13 +93,13 @@ columns! {
     age_p99_ns: Option<i64>,
     /// Greatest age of the newest sample at the targets of observations, ns.
     age_max_ns: Option<i64>,
-    /// Median delay from the capture time to the arrival at the node, ns, if both are by one clock.
+    /// Median delay from the capture time to the arrival at the node, ns; `None` if the capture times are of another clock.
     delay_p50_ns: Option<i64>,
-    /// 99th percentile of the delay from the capture time to the arrival at the node, ns.
+    /// 99th percentile of the delay from the capture time to the arrival at the node, ns; `None` as for the median.
     delay_p99_ns: Option<i64>,
     /// Share of the observations in which the input is valid, 0 to 1.
     valid_share: Option<f64>,
-    /// Number of samples that arrived after the observation at their target was sent.
+    /// Number of late samples, which arrived after the observation of their target was published.
     late: u64,
     /// Number of faults of the input's messages since the start, as the log counts them.
     faults: u64,
@@ -119,12 +119,12 @@ columns! {
     out_of_order: u64,
     /// Number of gaps since the start: steps from one capture time to the next that are longer than 1.5 times the median step.
     gaps: u64,
-    /// Epoch of the operation's results: a number that goes up at each clock jump.
+    /// Epoch of the operation's results: a count that goes up by one at each clock jump.
     epoch: i64,
-    /// Host time minus device time, ns, if the operation estimates the device's clock.
+    /// Host time minus device time, ns; `None` if the operation does not estimate the device's clock.
     clock_offset_ns: Option<i64>,
-    /// Excess of the rate of the host's clock over the rate of the device's, parts per million, if the operation estimates the
-    /// device's clock.
+    /// Excess of the host clock's rate over the device clock's, parts per million; `None` if the operation does not estimate
+    /// the device's clock.
     clock_skew_ppm: Option<f64>,
 }
 
@@ -143,20 +143,21 @@ pub struct Report {
     pub level: Level,
     /// Reason for `level`, as text that names the input; empty if nothing is wrong.
     pub message: String,
-    /// Number of observations, sets and grids that were published since the start.
+    /// Number of observations, message sets and voxel grids that were published since the start.
     pub observations: u64,
-    /// Observations, sets and grids per second, over the last 5 to 10 seconds; `None` if unknown.
+    /// Observations, message sets and voxel grids per second, over the last 5 to 10 seconds; `None` if unknown.
     #[serde(default)]
     pub observation_rate_hz: Option<f64>,
-    /// Median time from the target of an observation to the newest stamp seen when it was published, ns.
+    /// Median time from an observation's target to the newest stamp that had been received when it was published, ns.
     pub wait_p50_ns: Option<i64>,
-    /// 99th percentile of the time from an observation's target to the newest stamp seen when it was published, ns.
+    /// 99th percentile of the time from an observation's target to the newest stamp that had been received when it was
+    /// published, ns.
     pub wait_p99_ns: Option<i64>,
-    /// Median time that the operations took for a result, us.
+    /// Median compute time of a result, over all operations, us.
     pub compute_p50_us: Option<f64>,
-    /// 99th percentile of the time that the operations took for a result, us.
+    /// 99th percentile of the compute time of a result, over all operations, us.
     pub compute_p99_us: Option<f64>,
-    /// Largest number of messages of one input that waited at once since the last report.
+    /// Largest number of messages of one input that waited in its queue at the same time, since the last report.
     pub queue_depth: u64,
     /// Counts of the points that were kept and dropped, of all voxel grids together; `None` if there are no grids.
     pub points: Option<VoxelCounters>,
@@ -169,10 +170,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Value of `version` in the reports of this library.
+    /// Value of the field `version` in reports of this library.
     pub const VERSION: u32 = 1;
 
-    /// Writes the report's metadata to the header of its message.
+    /// Writes the values for the node as a whole to the header of the report's message.
     pub fn describe(&self, header: &mut Header) {
         header.timestamp_ns.set(self.timestamp_ns);
         key::node.set(header, &self.node);
@@ -219,7 +220,7 @@ trait Cell {
         Self: 'a;
 }
 
-/// Implements `Cell` for a type of fixed size, which is converted to the type after `as` when it is sent.
+/// Implements `Cell` for a type of fixed size. Each value is converted to the type after `as`, which is the type of the column.
 macro_rules! cell {
     ($Type:ty as $As:ty: |$value:ident| $convert:expr) => {
         impl Cell for $Type {

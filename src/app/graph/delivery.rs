@@ -1,6 +1,6 @@
-//! Delivers messages and changes to the operations, and from one operation to the next.
+//! Delivers messages to the operations, and tells them when inputs close or open again.
 //!
-//! An operation finishes the work of one message, and what it published is delivered, before it gets the next message.
+//! Before an operation gets its next message, it finishes its work on the last one, and what it published is delivered.
 
 use super::Graph;
 use crate::app::input_message::InputMessage;
@@ -49,8 +49,8 @@ impl Graph {
         self.resume(to, input, Some(&message), times, sink);
     }
 
-    /// Lets the operation `of` finish the work that its last call left. Before each step, the messages in flight to later
-    /// operations are delivered. Messages to `of` and to earlier operations wait until the operation has finished.
+    /// Calls `resume` of the operation `of` as long as work of its last call is left. Before each step, pending messages to
+    /// later operations are delivered. Pending messages to `of` and to earlier operations wait.
     pub(super) fn resume(
         &mut self,
         of: usize,
@@ -100,7 +100,7 @@ impl Graph {
         }
     }
 
-    /// Delivers the messages between operations, until none is in flight.
+    /// Delivers the pending messages between operations, and those published meanwhile, until none is left.
     pub(super) fn settle(&mut self, sink: &mut dyn Sink) {
         while let Some(mut on_its_way) = self.shared.internal.pending.pop_front() {
             let message = InputMessage::Owned(&mut on_its_way.message);

@@ -69,8 +69,8 @@ impl Graph {
         self.ask_for_devices(index);
     }
 
-    /// Asks an operation on which device it wants its inputs, which may change with every call, and updates the outputs that feed
-    /// them.
+    /// Asks an operation on which device it wants each input from other operations, and tells the outputs that feed these
+    /// inputs. The answer may change from message to message.
     pub(super) fn ask_for_devices(&mut self, of: usize) {
         for i in 0..self.nodes[of].internals.len() {
             let InternalInput { input, from, device } = self.nodes[of].internals[i];
@@ -101,7 +101,7 @@ impl Graph {
         self.warnings = warnings;
     }
 
-    /// Sets the residences of the payloads of published outputs.
+    /// Sets the published outputs whose payloads go into a ring, each with the ring's settings.
     pub(in crate::app) fn set_residences(&mut self, residences: Vec<(String, OutputResidence)>) {
         for (name, residence) in &residences {
             let nodes = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);
@@ -115,8 +115,8 @@ impl Graph {
         self.residences = residences;
     }
 
-    /// Finds an input that another operation of this process publishes, although its configuration has `from`, which is for
-    /// payloads of other software. Returns the names of the operation and the input.
+    /// Finds an input with the key `from` that another operation of this process publishes: the key is for payloads of other
+    /// software. Returns the names of the operation and the input.
     pub(in crate::app) fn misread(&self) -> Option<(&str, &str)> {
         self.nodes.iter().find_map(|node| {
             let mut inputs = node.internals.iter().map(|internal| internal.input);

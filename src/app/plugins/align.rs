@@ -4,7 +4,7 @@ use crate::app::{AppError, BuildContext};
 use robocache_ops::align::{AlignConfig, Aligner};
 
 plugin! {
-    /// Publishes each stream of `align:` by itself, on the common targets, on an output with the input's name.
+    /// Plugin that puts the streams of `align:` on common timestamps, and publishes each on an output with the input's name.
     AlignPlugin(AlignConfig), "align": "Puts streams on common timestamps, each as an output of its own name."
 }
 

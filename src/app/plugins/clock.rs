@@ -1,7 +1,7 @@
-//! Plugin `clock`: puts the stamps of devices on the clock of the host.
+//! Plugin `clock`: converts the stamps of devices to the clock of the host.
 //!
-//! Messages are passed on in the order of their arrival. Their payloads stay unchanged: only stamps and the metadata of the clock
-//! are written anew.
+//! Messages are passed on in the order of their arrival. Their payloads stay unchanged: only stamps and the metadata of the
+//! clock are written anew.
 
 use super::{add, report_losses};
 use crate::app::{AppError, BuildContext, Diagnosis, Fault, HealthIssue, Level, Operation, Outbox};
@@ -9,12 +9,13 @@ use robocache_ops::clock::{ClockConfig, Clocks, Notice, Stamp};
 use robocache_ops::{self as ops, clock};
 use robocache_stream::{Header, Layout, Message};
 
-/// Largest plausible distance of a converted stamp from the time of publication, ns. Beyond it the device has another clock than
-/// the configuration says.
+/// Largest plausible difference between a converted stamp and the time of publication, ns. A larger one means that the device
+/// does not have the clock that the configuration says.
 const OTHER_CLOCK_NS: u64 = 10_000_000_000;
 
 plugin! {
-    /// Puts the stamps of the inputs that `clock:` names on the clock of the host, and publishes each under its own name.
+    /// Plugin that converts the stamps of the inputs of `clock:` to the clock of the host, and publishes each input under its
+    /// own name.
     ClockPlugin(ClockConfig), "clock": "Puts the stamps of devices on the clock of the host."
 }
 
@@ -40,7 +41,7 @@ enum CaptureTime {
     Unstamped(i64),
 }
 
-/// Reads the capture time of a message: its own stamp, else the newest stamp of its samples, else the time of its publication.
+/// Reads the capture time of a message: its stamp, else the newest stamp of its samples, else the time of its publication.
 /// Fails if the message has none of these.
 fn capture_time(header: &Header) -> Result<CaptureTime, Fault> {
     let own = header.timestamp_ns.get().filter(|_| !header.is_unstamped());
@@ -65,7 +66,7 @@ struct Clock {
     name: String,
     inputs: Vec<String>,
     clocks: Clocks,
-    /// Present problem of the stamps of each input; `None` if there is no problem.
+    /// Current problem of each input's stamps; `None` if there is no problem.
     ailments: Vec<Option<HealthIssue>>,
     /// Converted stamp of the last message of each input; `None` before the first message.
     last: Vec<Option<Stamp>>,

@@ -5,7 +5,7 @@ use robocache_ops::align::{Aligner, FUSED};
 use robocache_ops::fuse::FuseConfig;
 
 plugin! {
-    /// Publishes the streams of `fuse:` as one tensor, `fused`.
+    /// Plugin that puts the streams of `fuse:` on common timestamps, and publishes them as one tensor, `fused`.
     FusePlugin(FuseConfig), "fuse": "Puts streams on common timestamps, as one tensor `fused` with a mask, and with `attach` as an `observation`."
 }
 

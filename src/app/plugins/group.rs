@@ -1,4 +1,4 @@
-//! Plugin `group`: publishes messages of several streams in sets, unchanged.
+//! Plugin `group`: publishes messages of several streams, unchanged, in sets with the same or nearly the same stamp.
 //!
 //! Each message is published in one set, or counted with the reason why it is in no set.
 
@@ -15,7 +15,7 @@ use silence::Silence;
 use std::time::Instant;
 
 plugin! {
-    /// Publishes the messages of `group:` in sets, one of each input, each on the output of its input's name.
+    /// Plugin that publishes sets of messages, one of each input of `group:`, each on the output of its input's name.
     GroupPlugin(GroupingConfig), "group": "Publishes messages that belong together in sets, each on an output of its input's name."
 }
 
@@ -112,7 +112,8 @@ fn report(input: usize, reason: DropReason, out: &mut Outbox<'_>) {
     out.warn_seldom(input, kind, text);
 }
 
-/// Warns if the arrival of a message shows a clock jump, or messages too close together, or drops a message.
+/// Warns of a clock jump, or of messages less than `min_period_ms` apart, when a message arrives. Counts the message that the
+/// grouper drops, if any.
 fn warn(input: usize, arrival: Arrival, out: &mut Outbox<'_>) {
     if let Some(jump) = arrival.jumped_ns {
         warn_of_jump(input, jump, "what waited was dropped", out);

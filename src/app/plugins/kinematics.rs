@@ -1,4 +1,4 @@
-//! Plugin `kinematics`: an operation for each entry of its section.
+//! Plugin `kinematics`: runs an operation for each entry of its section.
 //!
 //! A row that can't be used is counted with the reason; the other rows of its message are published.
 
@@ -8,8 +8,8 @@ use robocache_ops::kinematics::{InputError, Kinematics, KinematicsConfig, Produc
 use robocache_stream::{Layout, Message, SamplesError, Selection};
 
 plugin! {
-    /// Computes poses, Jacobians and twists from joints, or joints from poses, as each entry of `kinematics:` says, and publishes
-    /// them. The section `chains:` has the kinematic chains.
+    /// Plugin that computes poses, Jacobians and twists from joints, or joints from poses, as each entry of `kinematics:` says.
+    /// The section `chains:` has the kinematic chains.
     KinematicsPlugin(KinematicsConfig), "kinematics": "Makes poses, Jacobians and twists of joints, and joints of poses."
 }
 
@@ -43,7 +43,7 @@ struct KinematicsEntry {
 
 impl KinematicsEntry {
     /// Publishes one result (pose, Jacobian, twist or joints) of the message that was read last. `output` is the index of the
-    /// result and of its output.
+    /// result, and of the output for it.
     fn publish(&mut self, output: usize, message: &Message, out: &mut Outbox<'_>) {
         let kinematics = &mut self.kinematics;
         let product = kinematics.products()[output];

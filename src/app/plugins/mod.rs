@@ -2,8 +2,8 @@
 //!
 //! Each plugin is made by the macro `plugin!`: its configuration comes from the program, else from its section of the file.
 
-/// Defines a plugin with its name and its text in `--help`. The module's function `build` gets its configuration: the one of
-/// the program, else of its section.
+/// Defines a plugin type with its name and its text in `--help`. The module's function `build` gets the plugin's configuration
+/// from the program, or else from the section of the file.
 macro_rules! plugin {
     ($(#[doc = $doc:literal])+ $Plugin:ident($Config:ty), $name:literal: $about:literal) => {
         $(#[doc = $doc])+
@@ -13,7 +13,8 @@ macro_rules! plugin {
         }
 
         impl $Plugin {
-            /// A plugin with a configuration from the program. [`default`](Self::default) takes it from the file.
+            /// Makes the plugin with a configuration from the program. [`default`](Self::default) makes a plugin that reads its
+            /// section of the configuration file.
             pub fn new(config: $Config) -> Self {
                 Self { config: Some(config) }
             }
@@ -83,8 +84,7 @@ pub fn all() -> Vec<Box<dyn Plugin>> {
     ]
 }
 
-/// Registers the operation of a plugin. The operation gets the name that distinguishes this plugin from others of its kind, else
-/// the kind's name, such as `fuse`.
+/// Registers the operation of a plugin under the plugin's own name or, without one, under the name of its kind, such as `fuse`.
 fn add(
     context: &mut BuildContext<'_>,
     inputs: Vec<String>,
@@ -108,8 +108,8 @@ fn number_or_null(value: &Value) -> Result<Option<f64>, Fault> {
     }
 }
 
-/// Counts as faults the columns of a message that were not copied, and those that have nulls. The texts `columns` and `nulls`
-/// tell the log what the operation does with such columns and nulls.
+/// Counts as faults the columns of a message that were skipped when it was read, and the columns with nulls. The texts
+/// `columns` and `nulls` complete the log lines: what the operation does with such columns and nulls.
 fn report_losses(input: usize, message: &Message, (columns, nulls): (&str, &str), out: &mut Outbox<'_>) {
     for skipped in message.skipped() {
         let (name, kind) = (skipped.field.name(), skipped.field.data_type());

@@ -1,4 +1,4 @@
-//! The operation of the plugins align and fuse: takes samples, and publishes observations when they are due.
+//! The operation of the plugins align and fuse: reads samples, and publishes observations when they are due.
 //!
 //! The watch over the streams only logs and reports: it has no influence on what is published.
 
@@ -32,11 +32,11 @@ pub(super) struct Observe {
     pending: Pending,
     /// Requests that are not answered yet.
     requests: Requests,
-    /// Form in which the payloads of each stream's input are read.
+    /// Fields that are read of the payloads of each stream's input.
     selections: Vec<Selection>,
 }
 
-/// Checks that the windows on an output, with rows of `columns` values each, are not too large to be made and sent.
+/// Checks that the windows on an output, with `columns` values in each row, are not too large for a message.
 pub(super) fn check_size(
     config: &AlignConfig,
     output: &str,
@@ -51,13 +51,13 @@ pub(super) fn check_size(
     context.check_message_size(output, bytes).map_err(too_large)
 }
 
-/// Work that the last call left, because more observations were due than are published at once.
+/// Work that the last call left, because more observations were due than one call publishes.
 #[derive(Clone, Copy)]
 enum Pending {
     Nothing,
     /// Publishing the observations that are due.
     Observations,
-    /// Publishing the observations that are due, and then taking the other samples of the message.
+    /// Publishing the observations that are due, and then reading the remaining samples of the message.
     Samples(Samples),
 }
 
@@ -77,7 +77,8 @@ impl Observe {
         }
     }
 
-    /// Names of the outputs of fuse: the window, the streams attached to it, and both in one message.
+    /// Names of the outputs of fuse: `fused`, one for each attached stream, and `observation`, which has all of them in one
+    /// message. Without attached streams there is only `fused`.
     pub(super) fn outputs_of_fuse(&self) -> Vec<String> {
         let attached = self.aligner.timeline().attached();
         let whole = (!attached.is_empty()).then(|| OBSERVATION.to_owned());
@@ -102,7 +103,7 @@ impl Observe {
         self.aligner.timeline().inputs().count()
     }
 
-    /// Takes a message: a request or a tick, a message of an attached stream, or samples.
+    /// Handles a message of any input: a request or a tick, a message of an attached stream, or samples.
     fn take_message(&mut self, input: usize, message: InputMessage<'_>, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if input == self.trigger_input() {
             self.triggered(&message, out);
@@ -131,7 +132,7 @@ impl Observe {
         Ok(())
     }
 
-    /// Takes a message of a modality. A message that can't be read as samples is refused as a whole.
+    /// Reads the samples of a modality's message. A message that can't be read as samples is refused as a whole.
     fn samples(&mut self, input: usize, message: &Message, out: &mut Outbox<'_>) -> Result<(), Fault> {
         if let Some(frame_id) = self.outputs.get_mut(input).and_then(|output| output.frame_id.as_mut()) {
             let came = message.header.frame_id.get().unwrap_or_default();
@@ -146,7 +147,7 @@ impl Observe {
         Ok(())
     }
 
-    /// Takes the samples of a message, until more observations are due than are published at once.
+    /// Adds the samples of a message to the aligner, until more observations are due than are published at once.
     fn take(&mut self, mut samples: Samples, message: &Message, out: &mut Outbox<'_>) {
         while let Some(pushed) = self.aligner.push_next(&mut samples, message) {
             let input = samples.modality();
@@ -171,8 +172,8 @@ impl Observe {
         }
     }
 
-    /// Warns if a sample shows a clock jump, or came after its target was sent. Also warns if the sample is closer to another one
-    /// than `min_period_ms`, or if the full history dropped its oldest sample.
+    /// Warns of what a sample's arrival has shown: a clock jump, lateness, less than `min_period_ms` to another sample, or a
+    /// full history that dropped its oldest sample.
     fn report(&self, input: usize, pushed: PushOutcome, out: &mut Outbox<'_>) {
         if let Some(jump) = pushed.jumped_ns {
             warn_of_jump(input, jump, "targets begin anew", out);
@@ -258,7 +259,8 @@ impl Operation for Observe {
         }
     }
 
-    /// Device on which the aligner takes samples; attached messages are held on the host.
+    /// Device on which samples of an input are read; `None`, which is the host, for attached messages and for an aligner on
+    /// the CPU.
     fn device_of_input(&self, input: usize) -> Option<Device> {
         let is_sample = input < self.aligner.timeline().modalities();
         self.aligner.input_gpu().filter(|_| is_sample).map(Gpu::device)
@@ -289,7 +291,7 @@ impl Operation for Observe {
         Ok(())
     }
 
-    /// Sets `max_wait_ms` or `<input>.latency_ms`, with or without `modalities.` or `attach.` before it.
+    /// Sets the parameter `max_wait_ms` or `<input>.latency_ms`. The key may begin with `modalities.` or `attach.`.
     fn parameter(&mut self, key: &str, value: &Value) -> Result<bool, Fault> {
         let prefixes = ["modalities.", "attach."];
         let key = prefixes

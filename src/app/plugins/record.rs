@@ -53,8 +53,8 @@ impl RecordConfig {
     /// Checks that a new run can record into the folder. A relative path starts from `base`.
     ///
     /// # Errors
-    /// Returns the reason why it can't. The folder may hold a recording already, or the path may not be a folder and can't
-    /// become one. [`folder`](Self::folder) may refuse the path, or two `inputs` may belong to one stream.
+    /// Returns the reason why it can't. The folder may have a recording, or the path may not be a folder and can't become one.
+    /// [`folder`](Self::folder) may refuse the path, or two `inputs` may have the same stream name.
     pub fn check_new_run(&self, base: &Path) -> Result<(), ConfigError> {
         let folder = base.join(self.folder(SystemTime::now())?);
         // Only the error matters here: two inputs of one stream.
@@ -104,7 +104,7 @@ fn stream_of(input: &str) -> String {
 }
 
 plugin! {
-    /// Writes the messages of the inputs that `record:` selects into the folder that it names.
+    /// Plugin that writes the messages of the inputs of `record:` to a recording, in the folder that it names.
     RecordPlugin(RecordConfig), "record": "Writes the messages of its inputs to a recording."
 }
 

@@ -1,7 +1,6 @@
-//! Plugin `replay`: publishes a recording, at its own pace or another.
+//! Plugin `replay`: publishes the messages of a recording, at the recorded speed or another.
 //!
-//! Parts that can't be read are logged and skipped. The replay ends with an error in this case, after all other messages are
-//! published.
+//! Data that can't be read is logged and skipped. The replay then ends with an error, after all other messages are published.
 
 use crate::app::rate_limit::RateLimit;
 use crate::app::{AppError, BuildContext, Fault, Outbox, Source, Wake};
@@ -13,8 +12,8 @@ use serde::{Deserialize, Deserializer, de};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Longest pause between two messages, ns of recorded time. A longer pause is cut to this one: it comes from a wrong stamp, or is
-/// longer than anybody wants to wait.
+/// Longest pause between two messages, ns of recorded time. A longer one is shortened to this: it comes from a wrong stamp, or
+/// is longer than anybody wants to wait.
 const LONGEST_PAUSE_NS: i64 = 10_000_000_000;
 /// Shortest time between two warnings of one kind.
 const LOG_EVERY: Duration = Duration::from_secs(1);
@@ -72,7 +71,7 @@ impl<'de> Deserialize<'de> for Speed {
 }
 
 plugin! {
-    /// Publishes the streams of the recording that `replay:` names, in the order of time, as outputs of their names.
+    /// Plugin that publishes the streams of the recording in `replay:`, in the order of time, each as an output of its name.
     ReplayPlugin(ReplayConfig), "replay": "Publishes a recording, at its pace or another."
 }
 
@@ -108,7 +107,7 @@ struct Replay {
     name: String,
     speed: Speed,
     order: Order,
-    /// True until the warning about requests is logged.
+    /// True until the warning about recorded requests is logged.
     warns_of_requests: bool,
     outputs: Vec<String>,
     /// Indices of the outputs that are published, in the order of the reader's streams.
@@ -119,9 +118,10 @@ struct Replay {
     pace: Option<Pace>,
     /// Rate limit and count of the pauses that were shortened.
     cut: RateLimit,
-    /// Rate limit and count of the parts of the recording that could not be read.
+    /// Rate limit and count of the pieces of the recording that could not be read.
     damaged: RateLimit,
-    /// Error of the first part that could not be read; it ends the replay after all other messages.
+    /// Error of the first piece of the recording that could not be read. It ends the replay after all other messages; `None` if
+    /// all was read.
     first_damage: Option<ReadError>,
     message: Message,
     layout: Layout,
@@ -180,13 +180,14 @@ impl Source for Replay {
     }
 }
 
-/// Converts recorded stamps to the times at which their messages are due.
+/// Pace of a replay: converts recorded stamps to the times at which their messages are due.
 struct Pace {
     /// Time at which the newest message is due.
     due: Instant,
     /// Newest stamp so far, ns. After the recorded clock was set back far, it begins anew at the smaller stamp.
     newest: i64,
-    /// Newest stamp before the last jump, ns. With it, a single bad stamp is one jump and not two.
+    /// Newest stamp before the last jump, ns. If stamps come back near to it, the replay continues from it, so that a single
+    /// bad stamp counts as one jump.
     before: i64,
     /// Stamp that [`advance`](Self::advance) was called with last, ns; at first the stamp of the first message.
     last_stamp: i64,
@@ -202,8 +203,8 @@ impl Pace {
         }
     }
 
-    /// Goes on to the next message's stamp, ns; a repeated call with the same stamp changes nothing. Returns the pause before the
-    /// message, ns, if it was shortened.
+    /// Sets `due` for the message with this stamp, ns; a repeated call with the same stamp changes nothing. Returns the
+    /// recorded pause before the message, ns, if it was shortened.
     fn advance(&mut self, stamp: i64, speed: f64) -> Option<i64> {
         if stamp == self.last_stamp {
             return None;
@@ -275,7 +276,7 @@ impl Replay {
 mod tests {
     use super::*;
 
-    /// Times at which messages with these stamps are due, ms after the first, and the gaps that are cut, s.
+    /// Returns when messages with these stamps are due, ms after the first, and the lengths of the gaps that were shortened, s.
     fn paced(stamps_ms: &[i64], speed: f64) -> (Vec<u64>, Vec<i64>) {
         let start = Instant::now();
         let mut pace = Pace::new(start, stamps_ms[0] * 1_000_000);

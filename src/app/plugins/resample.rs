@@ -1,6 +1,6 @@
-//! Plugin `resample`: puts batches of trajectories on their targets.
+//! Plugin `resample`: interpolates batches of trajectories at their target times.
 //!
-//! A row that can't be used is answered as not valid, and counted; the other rows of its batch are not affected.
+//! A row that can't be used gets a result that is not valid, and is counted. The other rows of its batch are not affected.
 
 use super::add;
 use crate::app::{AppError, BuildContext, Fault, Operation, Outbox};
@@ -11,7 +11,7 @@ use robocache_stream::{Layout, Message};
 use std::time::Duration;
 
 plugin! {
-    /// Resamples the batches of the input `trajectories` at their targets, and publishes them as `resampled`.
+    /// Plugin that resamples the batches of the input `trajectories` at their targets, and publishes them as `resampled`.
     ResamplePlugin(ResampleConfig), "resample": "Resamples batches of `trajectories` at their targets, as `resampled`."
 }
 

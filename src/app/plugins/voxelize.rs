@@ -13,7 +13,7 @@ use robocache_time::{ms_to_ns, ns_to_s};
 use std::time::{Duration, Instant};
 
 plugin! {
-    /// Publishes the clouds of `voxelize:` as voxel grids, `voxels`.
+    /// Plugin that publishes the clouds of `voxelize:` as voxel grids, on the output `voxels`.
     VoxelizePlugin(VoxelizeConfig), "voxelize": "Publishes point clouds as voxel grids, `voxels`."
 }
 
@@ -29,7 +29,8 @@ fn build(config: VoxelizeConfig, context: &mut BuildContext<'_>) -> Result<(), A
     )
 }
 
-/// Checks that grids can be made and sent, if their size is fixed. The size of a `coo` grid depends on its clouds.
+/// Checks that a voxel grid of fixed size is not too large for a message. The size of a `coo` grid depends on its clouds, so it
+/// is not checked.
 fn check_size(config: &VoxelizeConfig, context: &BuildContext<'_>) -> Result<(), ConfigError> {
     config.validate()?;
     let Some(bytes) = config.message_bytes() else {
@@ -50,7 +51,7 @@ struct Voxelize {
     about: GridOutput,
 }
 
-/// Watch for empty grids: the problem of the last grid if no point was in it, and which inputs the grid had.
+/// Watch for empty grids: the problem of the last grid if it had no point, and the inputs whose clouds were in it.
 #[derive(Default)]
 struct EmptyGrids {
     health_issue: Option<HealthIssue>,
@@ -88,7 +89,7 @@ impl EmptyGrids {
     }
 }
 
-/// The reason why a grid has no point in it.
+/// Returns the reason why a grid has no point in it, as text.
 fn why_empty(grid: &GatheredGrid<'_>) -> String {
     let counters = grid.counters();
     if counters.points_in == 0 {
@@ -115,7 +116,7 @@ fn why_empty(grid: &GatheredGrid<'_>) -> String {
     format!("all points are outside, at {came}, and the grid is {allowed}{unit}")
 }
 
-/// Metadata of the output, and state between its grids.
+/// Metadata of the output `voxels`, and state that is kept from one grid to the next.
 struct GridOutput {
     form: Layout,
     empty: EmptyGrids,
@@ -126,7 +127,7 @@ struct GridOutput {
     /// True if there is one input, without an extrinsic: the grid is then in the frame of its cloud.
     keeps_frame: bool,
     frame_id: String,
-    /// Time between the clouds of one grid beyond which a warning says that their clocks differ, ns.
+    /// Age of a cloud in its grid above which a warning says that the clouds' clocks differ, ns.
     reset_ns: i64,
 }
 
@@ -156,7 +157,7 @@ impl Voxelize {
         })
     }
 
-    /// Leaves the next grid on the device if its consumers take it on this device.
+    /// Leaves the next grid on the GPU if all consumers read it there.
     fn look_where_grids_go(&mut self, out: &Outbox<'_>) {
         let gpu = self.voxelizer.output_gpu();
         let stays = gpu.is_some_and(|gpu| out.is_wanted_on_device(0, gpu));
@@ -189,7 +190,7 @@ fn came(stream: &mut StreamWatch, input: usize, message: &Message, out: &mut Out
     }
 }
 
-/// Counts clouds that are in no grid, once each, and logs why.
+/// Counts clouds of an input that are in no grid, once each, and logs why.
 fn leave_out(input: usize, unused: &DroppedCloud, out: &mut Outbox<'_>) {
     let (why, clouds) = match unused {
         DroppedCloud::Cloud(_) => (Dropped::Length, 1),
@@ -247,7 +248,7 @@ fn publish(mut grid: GatheredGrid<'_>, about: &mut GridOutput, out: &mut Outbox<
     }
 }
 
-/// Warns if grids go back in time, or if the clouds of a grid are further apart than those of one clock can be.
+/// Warns if grids go back in time, or if a cloud is more than `reset_ms` older than the newest cloud of its grid.
 fn warn_of_clocks(grid: &GatheredGrid<'_>, about: &GridOutput, out: &mut Outbox<'_>) {
     let ages = || grid.inputs_age_ns().iter().enumerate();
     if let (Some(back_ns), Some((input, _))) = (grid.back_ns(), ages().find(|(_, age)| **age == 0)) {
@@ -367,7 +368,7 @@ impl Operation for Voxelize {
         self.streams[input].1.refused += messages;
     }
 
-    /// Warns of the inputs that are quiet.
+    /// Warns of the inputs that have been silent for too long.
     fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
         let start = *self.start.get_or_insert(now);
         for (is_open, stream) in &mut self.streams {

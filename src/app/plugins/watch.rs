@@ -1,6 +1,7 @@
-//! Watch over the streams of an operation: says why there are no observations, and which stamps can't be capture times.
+//! Watch over the streams of an operation: logs why there are no observations, and which stamps can't be capture times.
 //!
-//! Nothing in this module has an influence on the observations. The module may look at the wall clock, which observations must not.
+//! Nothing in this module has an influence on the observations. The module may look at the wall clock, which observations
+//! must not.
 
 mod blame;
 mod stream;
@@ -12,10 +13,10 @@ use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 pub(super) use stream::StreamWatch;
 
-/// Time without an observation after which a line says why.
+/// Shortest time without an observation after which the log says why.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// Shortest time between two lines about the same problem.
+/// Shortest time between two log lines about the same problem.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Period at which an operation calls [`Watch::check`].
@@ -24,16 +25,16 @@ pub(super) const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Watch over the samples and observations of one operation, which logs what is missing.
 pub(super) struct Watch {
     operation: String,
-    /// Time without an observation after which a line says why.
+    /// Time without an observation after which the log says why: [`SILENT`], or longer if observations come seldom.
     silent: Duration,
     start: Option<Instant>,
     last_observation: Option<Instant>,
     said: RateLimit,
     observations: u64,
     streams: Vec<StreamWatch>,
-    /// Number of samples, at the last observation, of the stream whose samples set the targets.
+    /// Number of samples of the stream that sets the targets, counted at the last observation.
     leader_samples: u64,
-    /// Watch over the trigger's own input; without a name if the trigger has no input of its own.
+    /// Watch over the trigger's own input; its name is empty if the trigger has no input of its own.
     trigger: StreamWatch,
     is_trigger_closed: bool,
 }
@@ -100,7 +101,8 @@ impl Watch {
         }
     }
 
-    /// Warns if the first sample of a stream is so far from the other streams that their clocks differ.
+    /// Warns if the first sample of a stream is more than `reset_ms` from the samples of every other stream: their
+    /// clocks differ.
     fn first_sample(&self, stream: usize, timeline: &Timeline, out: &mut Outbox<'_>) {
         let StreamState {
             newest_ns, reset_ns, ..
@@ -124,8 +126,8 @@ impl Watch {
         }
     }
 
-    /// Logs a notice of the timeline: a stream that is behind or ahead of the others, a stream that the targets follow from now on,
-    /// skipped targets, or lost samples.
+    /// Logs what the timeline reports: a stream behind or ahead of the others, a new stream that the targets follow, skipped
+    /// targets, or lost samples.
     pub(super) fn notice(&self, notice: Notice, out: &mut Outbox<'_>) {
         match notice {
             Notice::StartedWithout { modality, behind_ns } => {
@@ -169,7 +171,7 @@ impl Watch {
         self.last_observation = Some(Instant::now());
     }
 
-    /// Adds a stream's part of the newest row of an observation: its validity, and its newest sample's age, ns (-1 if none).
+    /// Records a stream's validity in the newest row of an observation, and the age of its newest sample, ns (-1 if none).
     pub(super) fn observed(&mut self, stream: usize, age_ns: i64, is_valid: bool) {
         self.streams[stream].seen.record(|seen| {
             seen.observed += 1;
@@ -178,13 +180,13 @@ impl Watch {
         });
     }
 
-    /// Present problem of an input: of its stream, or of the trigger.
+    /// Current problem of an input, which belongs to a stream or is the trigger's; `None` if there is no problem.
     pub(super) fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
         self.streams.get(input).unwrap_or(&self.trigger).health_issue.as_ref()
     }
 
     /// Logs why there are no observations, if none was sent for too long. Returns the time of the next check. `asked` is the
-    /// arrival of the oldest request that waits.
+    /// arrival of the oldest waiting request.
     pub(super) fn check(&mut self, now: Instant, asked: Option<Instant>, timeline: &Timeline) -> Instant {
         // The time of the first call counts as an observation.
         let last = *self.last_observation.get_or_insert(now);
@@ -214,7 +216,7 @@ impl Watch {
         now + CHECK_EVERY
     }
 
-    /// Logs a warning about each stream that is quiet while observations go on without it.
+    /// Logs a warning about each stream that is silent while observations are published without it.
     fn warn_of_quiet_streams(&mut self, now: Instant, start: Instant, timeline: &Timeline) {
         let last = self.last_observation.unwrap_or(start);
         for (i, stream) in self.streams.iter_mut().enumerate() {
@@ -246,7 +248,8 @@ impl Watch {
         }
     }
 
-    /// Describes the trigger's part in a missing observation, as the beginning of the reason.
+    /// Describes the trigger's state, such as a request that waits, to begin the reason for a missing observation. Empty if the
+    /// grid sets the targets.
     fn why_of_trigger(&self, now: Instant, timeline: &Timeline) -> String {
         match (timeline.trigger(), timeline.leader()) {
             (TriggerKind::Request, _) => match timeline.waiting_requests() {
@@ -271,7 +274,7 @@ impl Watch {
     }
 }
 
-/// Formats a distance in capture time, ns, as seconds `ahead of` something, or if it is negative `behind` something.
+/// Formats a difference of capture times, ns, as seconds `ahead of` or, if it is negative, `behind` another stream.
 fn apart(ns: i64) -> String {
     let seconds = ns_to_s(ns).abs();
     let side = if ns < 0 { "behind" } else { "ahead of" };

@@ -1,5 +1,5 @@
-//! Checks the wiring of a node's inputs: their names, queues, back-pressure, types and triggers. Rates and sizes are judged only if
-//! they are known.
+//! Checks the wiring of a node's inputs: their names, queues, back-pressure, types and triggers. Rates and sizes are checked
+//! only if they are known.
 
 use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::{Edge, Node, parts_of_type};
@@ -10,10 +10,10 @@ use crate::output::{bytes, figure};
 use robocache::app::did_you_mean;
 use robocache::ops::align::TriggerConfig;
 
-/// Bytes that one queue may hold without a warning.
+/// Maximum size of the messages in a full queue without a warning, bytes.
 const LARGE_QUEUE: u64 = 1 << 30;
 
-/// True if a configuration makes the node wait for every message, as suits recorded data: `max_wait_ms` is `null`, or it resamples.
+/// True if the node waits for every message, as suits recorded data: its `max_wait_ms` is `null`, or it resamples.
 fn is_offline(own: &RobocacheNode<'_>) -> bool {
     own.built.operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) => config.max_wait_ms.is_none(),
@@ -71,7 +71,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks one edge: its messages, its queue and its types.
+    /// Checks the wiring of one input: the messages that reach it, its queue and its types.
     fn edge(&mut self, own: &RobocacheNode<'_>, input: &str, edge: &Edge, at: &str) {
         let known = self.streams.of(&edge.source);
         if let Some(why) = &known.silent {
@@ -117,7 +117,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of each input whose back-pressure may hold up a live sensor, for a node that is not robocache's.
+    /// Warns of inputs whose back-pressure may hold up a live sensor. `node` is not one of robocache's.
     pub(super) fn held_up(&mut self, node: &Node) {
         for (input, edge) in node.edges() {
             if edge.is_lossless() && self.streams.of(&edge.source).is_live() {
@@ -134,8 +134,8 @@ impl Checker<'_> {
         self.findings.warn(self.file, format!("{at}.queue_policy"), problem);
     }
 
-    /// Checks that a queue is long enough for the rate that the configuration implies, for a stream whose rate is not known
-    /// otherwise.
+    /// Checks that an input's queue is long enough for the message rate that the configuration implies. Used if the stream's
+    /// rate is not known otherwise.
     fn queue_by_config(&mut self, own: &RobocacheNode<'_>, input: &str, queue_size: usize, at: &str) {
         let said = own
             .built
@@ -154,8 +154,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that a queue is long enough for the messages that come while the node is busy. Returns true if it is too short. Also
-    /// warns of a queue that may hold too many bytes.
+    /// Checks that a queue is long enough for the messages that arrive while the node is busy. Returns true if it is too short.
+    /// Also warns of a queue that may hold too many bytes.
     fn queue(&mut self, queue_size: usize, edge: &Edge, known: &StreamFacts, at: &str) -> bool {
         let is_large = matches!(known.kind, Some(Kind::Cloud(_) | Kind::Grid(_)));
         let needed = match known.rate_hz {

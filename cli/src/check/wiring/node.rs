@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Program of the only node of robocache that does not read a configuration, without the prefix `robocache-`.
 const VIEWER: &str = "view";
 
-/// A node of robocache, the path of its configuration, and what was read from it.
+/// Node of robocache in a dataflow, with the path and the checked contents of its configuration.
 pub(super) struct RobocacheNode<'a> {
     pub node: &'a Node,
     pub config: PathBuf,

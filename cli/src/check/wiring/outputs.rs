@@ -1,4 +1,5 @@
-//! Checks the outputs of nodes, their readers, and the shared memory that carries them. Sizes are judged only if they are known.
+//! Checks the outputs of nodes, their readers, and the shared memory that carries them. Sizes are checked only if they
+//! are known.
 
 use super::node::{Checker, RobocacheNode};
 use crate::check::dataflow::{Node, parts_of_type};
@@ -10,7 +11,7 @@ use robocache::device::ring::MAX_CONSUMERS;
 use robocache::dora::MESSAGE_BYTES;
 use robocache::ops::voxelize::VoxelLayout;
 
-/// Number of messages of maximum size for which a node's pool of shared memory should have room, for each output.
+/// Number of messages per output, of maximum size, for which a node's pool of shared memory should have room.
 const IN_POOL: u64 = 4;
 /// Folder where dora allocates the nodes' pools of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -137,7 +138,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of attached streams whose messages no declared output carries.
+    /// Warns of each attached stream whose messages are in none of the outputs that the dataflow declares for the node.
     fn attached(&mut self, own: &RobocacheNode<'_>, at: &str) {
         for operation in &own.built.operations {
             let Section::Observe(config) = &operation.section else {

@@ -9,7 +9,7 @@ use robocache::app::plugins::RecordConfig;
 use std::path::Path;
 
 impl Checker<'_> {
-    /// Checks that the `inputs` of a recorder are among `known`: wired inputs, and outputs of earlier operations.
+    /// Checks that the `inputs` of a recorder exist: `known` lists the wired inputs and the outputs of earlier operations.
     pub(super) fn record_inputs(
         &mut self,
         own: &RobocacheNode<'_>,
@@ -33,7 +33,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the recorders of the dataflow, if there are any, record the streams that the section `lerobot:` takes.
+    /// Checks that the recorders of the dataflow, if there are any, record the streams that the section `lerobot:` reads.
     pub(super) fn recorded(&mut self, config: &Path, own: &[RobocacheNode<'_>]) {
         let mut recorded = Vec::new();
         for own in own {

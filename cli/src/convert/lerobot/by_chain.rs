@@ -1,5 +1,5 @@
-//! Conversion of joints to poses, or of poses to joints, in the samples of a stream. A sample that can't be converted gets NaN and
-//! is not valid, and its other values stay.
+//! Converter of joints to poses, or of poses to joints, in the samples of a stream. A sample that can't be converted gets NaN
+//! in their place and is not valid. Its other values stay.
 
 use super::config::ChainConfig;
 use eyre::bail;
@@ -7,11 +7,11 @@ use robocache::ops::ConfigError;
 use robocache::ops::kinematics::{Chain, Kinematics, KinematicsEntry, Product};
 use robocache::stream::{Layout, Message, Selection};
 
-/// Number of values in a pose.
+/// Number of values in a pose: x, y, z and a quaternion.
 const POSE_VALUES: usize = 7;
 
-/// Converter that replaces joints in a sample by the pose that they reach, or a pose by joints that reach it. The other values of
-/// the sample stay.
+/// Converter that replaces joints in a sample by the pose that they reach, or a pose by joints that reach it. The other values
+/// of the sample do not change.
 pub struct ChainConverter {
     product: Product,
     kinematics: Kinematics,
@@ -38,7 +38,7 @@ pub struct ChainConverter {
 }
 
 impl ChainConverter {
-    /// Creates the conversion that the configuration of a feature asks for.
+    /// Creates the converter that the configuration of a feature describes.
     ///
     /// # Errors
     /// Names the key, its value and what is allowed.
@@ -70,7 +70,7 @@ impl ChainConverter {
         })
     }
 
-    /// The key of a feature's configuration that asks for this conversion.
+    /// The key in a feature's configuration that sets this conversion: `pose_of` or `joints_of`.
     pub fn key(&self) -> &'static str {
         match self.product {
             Product::Joints => "joints_of",
@@ -103,7 +103,7 @@ impl ChainConverter {
         format!("{stream}_{}", self.product.name())
     }
 
-    /// The columns that are to be read of a message: those that `kinematics:` reads of a struct of joints or a pose.
+    /// The message columns that hold the joints or the pose, by the same rules as in `kinematics:`.
     pub fn selection(&self) -> &Selection {
         self.kinematics.selection()
     }

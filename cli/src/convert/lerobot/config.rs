@@ -16,7 +16,7 @@ pub struct LerobotConfig {
     /// Frames a second. `None` means the rate of the observations, which is measured if the samples of a stream are the targets.
     #[serde(default)]
     pub fps: Option<u32>,
-    /// Text of the task, for frames to which `tasks` gives none.
+    /// Text of the task, for frames for which the stream `tasks` gives no task.
     #[serde(default)]
     pub task: Option<String>,
     /// Name of a stream of tasks. Each message gives the task from its stamp on, as `task` in its metadata.
@@ -29,7 +29,7 @@ pub struct LerobotConfig {
     /// stream are the targets, `None` means 1000.
     #[serde(default)]
     pub episode_gap_ms: Option<f64>,
-    /// Treatment of a frame with a value that is not valid.
+    /// Treatment of a frame of which a value is not valid.
     #[serde(default)]
     pub on_invalid: OnInvalid,
     /// True if the features `robocache.*`, with validity, ages and times, are written.
@@ -53,8 +53,8 @@ pub enum OnInvalid {
     Refuse,
     /// Repeats the last valid value of the episode; without such a value the frame is left out.
     Hold,
-    /// Writes the value as it is: the `fill_value` of an observation, or the invalid sample of a stream that is taken directly.
-    /// Writes zeros if the stream has no sample for the frame.
+    /// Writes the value as it is: the `fill_value` of an observation, or the invalid sample of a stream that the dataset reads
+    /// directly. Writes zeros if the stream has no sample for the frame.
     Fill,
 }
 
@@ -63,22 +63,23 @@ pub enum OnInvalid {
 #[serde(deny_unknown_fields)]
 pub struct FeatureConfig {
     pub name: String,
-    /// Names of the modalities whose values make the feature, side by side.
+    /// Names of the modalities whose values, side by side, are the feature. `None` for other sources.
     #[serde(default)]
     pub modalities: Option<Vec<String>>,
-    /// Name of a stream, of which each frame takes one sample without interpolation.
+    /// Name of the stream of which each frame gets one sample, without interpolation. `None` for other sources.
     #[serde(default)]
     pub stream: Option<String>,
-    /// Name of a stream of images, of which each frame of the dataset takes one.
+    /// Name of the stream of which each frame of the dataset gets one image. `None` for other sources.
     #[serde(default)]
     pub images: Option<String>,
-    /// Name of a stream, of which each frame of the dataset takes the newest samples without interpolation.
+    /// Name of the stream of which each frame of the dataset gets the newest samples, without interpolation. `None` for
+    /// other sources.
     #[serde(default)]
     pub window: Option<String>,
-    /// Number of samples that a frame takes of a `window`, 1 to 1,000,000.
+    /// Number of samples that each frame gets of a `window`, 1 to 1,000,000. `None` for other sources.
     #[serde(default)]
     pub samples: Option<usize>,
-    /// Choice of the sample of a `stream`, or of the image of `images`.
+    /// Rule by which a frame selects a sample of a `stream` or an image of `images`; `None` means `previous`.
     #[serde(default)]
     pub take: Option<Take>,
     /// Greatest distance of a sample from the frame's target, ms; a farther sample is not valid. `None` means no limit.
@@ -90,18 +91,18 @@ pub struct FeatureConfig {
     /// `bool` if the bytes of a `stream`, each 0 or 1, become booleans; `None` keeps the type of the stream.
     #[serde(default)]
     pub dtype: Option<Bool>,
-    /// Conversion of joints in a `stream` or `window` to the pose that they reach.
+    /// Conversion of joints in a `stream` or `window` to the pose that they reach; `None` for no conversion.
     #[serde(default)]
     pub pose_of: Option<ChainConfig>,
-    /// Conversion of a pose in a `stream` or `window` to joints that reach it.
+    /// Conversion of a pose in a `stream` or `window` to joints that reach it; `None` for no conversion.
     #[serde(default)]
     pub joints_of: Option<ChainConfig>,
-    /// Names of the feature's elements. `None` means the names that the messages give, if they do.
+    /// Names of the feature's elements. `None` means the names in the messages, if there are any.
     #[serde(default)]
     pub names: Option<Vec<String>>,
 }
 
-/// Conversion of values of a sample by a kinematic chain.
+/// Conversion of joints to a pose, or of a pose to joints, by a kinematic chain.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainConfig {
@@ -115,7 +116,7 @@ pub struct ChainConfig {
     pub inverse: Option<InverseConfig>,
 }
 
-/// Choice of the sample that a frame takes for its target.
+/// Rule by which a frame selects one sample of a stream for its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Take {
@@ -126,7 +127,7 @@ pub enum Take {
     Next,
 }
 
-/// Data type that a configuration can set for a feature. Otherwise a feature has the type of its stream.
+/// Data type that a configuration can set for a feature, only `bool`. Without it, a feature has the type of its stream.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bool {
@@ -203,8 +204,8 @@ impl FeatureConfig {
 }
 
 impl FeatureConfig {
-    /// Returns the key of the conversion by a chain, what it makes (poses or joints), and its configuration; `None` if the feature
-    /// has no conversion.
+    /// Returns the key of the conversion by a kinematic chain, its result (poses or joints), and its configuration; `None` if
+    /// the feature has no conversion.
     ///
     /// # Errors
     /// The feature has both `pose_of` and `joints_of`.
@@ -222,7 +223,7 @@ impl FeatureConfig {
 }
 
 impl LerobotConfig {
-    /// Lists the streams that the dataset takes directly, not from observations, with the streams `tasks` and `episodes`.
+    /// Lists the streams that the dataset reads directly, not from observations, including the streams `tasks` and `episodes`.
     pub fn streams(&self) -> impl Iterator<Item = &str> {
         let of_features = self
             .features
@@ -232,7 +233,7 @@ impl LerobotConfig {
         of_features.chain(of_all).flatten().map(String::as_str)
     }
 
-    /// Lists the names of the chains that convert values of features.
+    /// Lists the names of the kinematic chains that convert joints or poses of features.
     pub fn chains(&self) -> impl Iterator<Item = &str> {
         let of_features = self
             .features
@@ -241,8 +242,8 @@ impl LerobotConfig {
         of_features.flatten().map(|config| config.chain.as_str())
     }
 
-    /// Makes the features of a configuration that lists none: `observation.X` of each modality `X`. A modality that is named like a
-    /// feature of LeRobot keeps its name.
+    /// Makes the features of a configuration that lists none: `observation.X` for each modality `X`. A modality keeps its name
+    /// if it is `action`, or begins with `action.` or `observation.`.
     pub fn default_features(fuse: &AlignConfig) -> Vec<FeatureConfig> {
         let of = |input: &String| {
             let is_named = input.starts_with("observation.") || input == "action" || input.starts_with("action.");

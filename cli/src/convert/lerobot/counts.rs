@@ -1,5 +1,4 @@
-//! Counts of observations that became frames or were left out, and their report. Every observation is counted once as one of the
-//! two.
+//! Counts of the observations that became frames of a dataset, and of those that were left out, with the report on them.
 
 use robocache::formats::lerobot::Written;
 use std::collections::BTreeMap;
@@ -10,11 +9,11 @@ pub struct Counts {
     pub frames: u64,
     /// Number of observations that did not become frames.
     pub left_out: u64,
-    /// Number of observations in which a modality or a feature was not valid, by its name.
+    /// Number of observations in which a modality or a feature was not valid, by the name of the modality or feature.
     pub invalid: BTreeMap<String, u64>,
-    /// Number of frames with a value that was not valid, in place of which the last valid value was written.
+    /// Number of frames in which the last valid value replaces a value that was not valid, by `on_invalid: hold`.
     pub held: u64,
-    /// Number of frames with a value that was not valid and was filled in, by `on_invalid: fill`.
+    /// Number of frames in which a value that was not valid was filled in, by `on_invalid: fill`.
     pub filled: u64,
     /// Number of steps between frames of an episode that are longer than one and a half periods.
     pub holes: u64,
@@ -26,7 +25,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Formats the counts as remarks, one line each. `is_grid` is true if frames lie on a time grid, not at samples.
+    /// Formats the counts as remarks, one line each. `is_grid` is true if frames are on a time grid, false if they are at the
+    /// samples of a stream.
     pub fn notes(&self, written: &Written, fps: Option<u32>, is_grid: bool) -> Vec<String> {
         let Written { episodes, frames, .. } = written;
         let (tasks, observations) = (written.tasks.len(), self.observations);

@@ -1,5 +1,5 @@
-//! Datasets of LeRobot, as a source and as a sink. The features `robocache.*`, which the sink writes, let the source restore stamps
-//! and validity.
+//! Datasets of LeRobot, as input and output of `convert`. The output has features `robocache.*`, from which the input restores
+//! stamps and validity.
 
 mod by_chain;
 mod config;
@@ -22,8 +22,8 @@ use config::FeatureSource;
 use robocache::app::Config;
 use std::path::Path;
 
-/// Lists the streams that a dataset takes directly, not from observations, each with its latency, ns. If a feature has no
-/// `latency_ms`, its stream gets the latency that `known` lists for the stream, else 0.
+/// Lists the streams that a dataset reads directly, not from observations, each with its latency, ns. A stream whose feature
+/// has no `latency_ms` gets the latency that `known` lists for it, else 0.
 pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(String, i64)>> {
     let config = Config::read(file)?.read_section::<LerobotConfig>("lerobot")?;
     let mut latencies = Vec::new();
@@ -43,7 +43,8 @@ pub fn latencies(file: &Path, known: &[(String, i64)]) -> eyre::Result<Vec<(Stri
     Ok(latencies)
 }
 
-/// Lists the streams whose joints or poses a feature converts, each with the selection by which `kinematics:` would read it.
+/// Lists the streams whose joints or poses a feature converts, each with the selection of columns by which `kinematics:` would
+/// read it.
 pub fn selections(file: &Path) -> eyre::Result<Selections> {
     let of_file = Config::read(file)?;
     let config = of_file.read_section::<LerobotConfig>("lerobot")?;
@@ -58,8 +59,8 @@ pub fn selections(file: &Path) -> eyre::Result<Selections> {
     Ok(selections)
 }
 
-/// Lists the streams that a dataset takes of a recording: inputs of observations, and streams that it takes directly. Without a
-/// section `lerobot:` the list is empty.
+/// Lists the streams of a recording from which a dataset is made: inputs of observations, and streams that it reads directly.
+/// Without a section `lerobot:` the list is empty.
 ///
 /// # Errors
 /// The refusals of [`Settings::read`].

@@ -1,4 +1,4 @@
-//! The observations that fuse publishes, kept until they become frames. Only the newest row of each is kept, as float32.
+//! Observations of fuse that wait to become frames of a dataset. Only the newest row of each is kept, as float32.
 
 use robocache::app::{Fault, Sink};
 use robocache::device::Dtype;
@@ -22,20 +22,20 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// The values of a modality in the row, float32, as bytes.
+    /// Returns the values of a modality in the row, float32, as bytes.
     pub fn of(&self, modality: usize) -> &[u8] {
         &self.row[self.offsets[modality]..self.offsets[modality + 1]]
     }
 }
 
-/// Sink that keeps the observations of fuse, and the names of values in other outputs.
+/// Sink that queues the observations of fuse until they become frames. Of all other outputs it keeps the names of the values.
 pub struct ObservationQueue {
     output: String,
-    /// Names of the values of each output that is not `output`, from its first message.
+    /// Names of the values of all outputs other than `output`, by the output's name, from its first message.
     pub names: HashMap<String, Vec<String>>,
     /// Observations that are not frames yet, in the order in which they were published.
     pub due: VecDeque<Observation>,
-    /// Spare observations whose memory is used again for later ones.
+    /// Used observations whose memory later observations reuse.
     pub free: Vec<Observation>,
     memory: Message,
 }

@@ -1,5 +1,5 @@
-//! `meta/robocache.json` of a dataset: the streams that its features come from. A part is what a feature takes of one modality or
-//! stream; parts keep their index in all of the features `robocache.*`.
+//! File `meta/robocache.json` of a dataset: the modalities and streams that its features come from. A part is the columns of a
+//! feature from one modality or stream. Its index is the same in all features `robocache.*`.
 
 use super::config::Take;
 use eyre::WrapErr;
@@ -33,7 +33,7 @@ pub struct Origin {
     pub streams: Vec<Part>,
 }
 
-/// Values that a feature takes of one modality or stream.
+/// Part of a feature: its values from one modality or stream.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Part {
     pub stream: String,
@@ -44,7 +44,7 @@ pub struct Part {
     pub dim: Option<usize>,
     /// True if the values are those of a sample, not interpolated.
     pub as_it_came: bool,
-    /// Rule by which frames took a sample of a stream, if not from observations; `None` for modalities and windows.
+    /// Rule by which frames selected a sample of a stream that the dataset read directly; `None` for modalities and windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub take: Option<Take>,
     /// Number of samples in a window; `None` if the part is not a window.

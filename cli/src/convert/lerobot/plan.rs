@@ -1,5 +1,5 @@
-//! Plan of a configuration: the rate of frames, and the sources of their features. The rate is a whole number, as LeRobot needs it,
-//! or the configuration is refused.
+//! Plan of a dataset from its configuration: the frame rate, and the sources of the features. LeRobot needs a whole number of
+//! frames a second; a configuration with another rate is refused.
 
 use super::by_chain::ChainConverter;
 use super::config::{FeatureConfig, FeatureSource, LerobotConfig, latency_ns, to_ns};
@@ -11,11 +11,11 @@ use robocache::ops::align::{AlignConfig, TriggerConfig};
 /// Greatest relative difference of a measured rate from a whole number: the rates of sensors are rarely exact.
 const MEASURED_TOLERANCE: f64 = 0.02;
 
-/// Source of a feature, by its index in the configuration.
+/// Source of a feature, as indices into the configuration.
 pub enum Plan {
     /// Indices of the modalities of `fuse:` that make the feature, side by side.
     Modalities(Vec<usize>),
-    /// Index in the list of streams that features take directly, not from observations.
+    /// Index in the list of streams that features read directly, not from observations.
     Stream(usize),
 }
 
@@ -48,8 +48,8 @@ pub fn rate(config: &LerobotConfig, fuse: &AlignConfig) -> eyre::Result<(Option<
     }
 }
 
-/// Measures the number of frames a second from their targets, in the order of the observations. Returns the whole number nearest to
-/// the median rate, and the median rate, Hz.
+/// Measures the frame rate from the targets of observations, ns, in the order of the observations. Returns the whole number
+/// nearest to the median rate, and the median rate, Hz.
 ///
 /// # Errors
 /// A single target, or a rate that is far from a whole number.
@@ -72,8 +72,8 @@ pub fn measured_rate(targets_ns: &[i64]) -> eyre::Result<(u32, f64)> {
     Ok((fps as u32, rate_hz))
 }
 
-/// Lists the source of each feature, in the order of the features, and the streams that features take directly. Chains are read
-/// from `file`.
+/// Lists the source of each feature, in the order of the features, and the streams that features read directly. Kinematic
+/// chains are read from `file`.
 pub fn plan(
     config: &LerobotConfig,
     fuse: &AlignConfig,
@@ -131,7 +131,7 @@ pub fn plan(
     Ok((plan, streams))
 }
 
-/// Creates the conversion of a stream's samples by a chain of `file`; `None` if the feature asks for none.
+/// Creates the converter of a stream's samples by a kinematic chain of `file`; `None` if the feature has no conversion.
 pub fn by_chain(feature: &FeatureConfig, file: &Config) -> eyre::Result<Option<ChainConverter>> {
     let Some((key, product, config)) = feature.by_chain()? else {
         return Ok(None);

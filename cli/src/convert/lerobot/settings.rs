@@ -1,5 +1,5 @@
-//! Settings of a dataset, from the sections `fuse:` and `lerobot:` of a file; for `convert` and for `check`, so that both refuse
-//! the same files.
+//! Settings of a dataset, from the sections `fuse:` and `lerobot:` of a file. `convert` and `check` share them, so that both
+//! refuse the same files.
 
 use super::config::{LerobotConfig, to_ns};
 use super::plan::{Plan, plan, rate};
@@ -12,7 +12,7 @@ use robocache::ops::align::{AlignConfig, FUSED};
 use robocache::prelude::Dtype;
 use std::path::Path;
 
-/// Operations that run to make frames, in their order.
+/// Sections whose operations run to make frames, in the order in which they run.
 const ORDER: [&str; 4] = ["clock", "kinematics", "voxelize", "fuse"];
 
 /// Longest time between two frames of an episode, if the samples of a stream are the targets and `episode_gap_ms` is absent.
@@ -38,7 +38,7 @@ impl Settings {
     /// Reads the settings of a dataset from a configuration.
     ///
     /// # Errors
-    /// An [`AppError`], or the problem of a section, behind the name of the file.
+    /// An [`AppError`], or the name of the file and the problem of a section.
     pub fn read(file: &Path) -> eyre::Result<Self> {
         let in_file = |error: eyre::Report| match error.is::<AppError>() {
             true => error,

@@ -1,5 +1,5 @@
-//! Sink that writes a dataset: the operations of a configuration make observations of the messages, and each observation becomes a
-//! frame. An observation waits until every stream is past its target, unless a stream is silent for too long.
+//! Sink that writes a dataset. The operations of a configuration make observations from the messages, and each observation
+//! becomes a frame. It waits until every stream is past its target, unless a stream is silent for too long.
 
 mod features;
 mod frames;
@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Maximum length of the queue of observations that wait for silent streams, in seconds at the rate of the frames.
+/// Maximum length of the queue of observations that wait for silent streams, as time at the frame rate, s.
 const SILENT_S: usize = 10;
 
-/// Number of observations that are queued before the rate of their targets is measured.
+/// Number of observations that are queued before the frame rate is measured from their targets.
 const MEASURED: usize = 100;
 
 /// The key of a message's metadata that holds the task.
@@ -50,27 +50,27 @@ pub struct Sink {
     tasks: Vec<(i64, String)>,
     /// The stamp of the last message, ns.
     now_ns: i64,
-    /// Writer of the dataset, created with the first frame: only then are the features known.
+    /// Writer of the dataset; `None` before the first frame, when the features are not known yet.
     writer: Option<Writer>,
     last: Option<PreviousFrame>,
     counts: Counts,
-    /// Reason of the first refused message of each stream that has any.
+    /// Reason for the first refused message of each stream that has any.
     refused: Vec<String>,
     /// Warnings about the kinematic chains that convert values.
     chain_warnings: Vec<String>,
-    /// Number of messages of each stream that nothing in the configuration takes, by the stream's name.
+    /// Number of messages of each stream that no input and no feature of the configuration uses, by the stream's name.
     unused: BTreeMap<String, u64>,
     /// Scratch buffer: the bytes of the feature that is being written.
     bytes: Vec<u8>,
 }
 
-/// The previous frame, and the values that its episode holds for `on_invalid: hold`.
+/// The previous frame, and the values of its episode that `on_invalid: hold` repeats.
 struct PreviousFrame {
     target_ns: i64,
     epoch: i64,
     begun: usize,
-    /// Last valid bytes of each modality, then of each stream, in this episode, with the times of a window's samples, ns. `None` if
-    /// there are none.
+    /// Last valid bytes of each modality, then of each stream, in this episode; for a window also the times of its samples, ns.
+    /// `None` if no value was valid yet.
     held: Vec<Option<(Vec<u8>, Vec<i64>)>>,
 }
 
@@ -145,7 +145,7 @@ impl Sink {
         })
     }
 
-    /// Makes frames of the queued observations that have all their samples, or have waited too long.
+    /// Makes frames of the queued observations whose samples have all arrived, or that have waited too long.
     fn write_due(&mut self) -> eyre::Result<()> {
         if self.fps.is_none() && self.observed.due.len() <= MEASURED {
             return Ok(());
@@ -177,7 +177,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Returns the frames a second. If the configuration does not give the rate, it is measured once, from the queued observations.
+    /// Returns the number of frames a second. If the configuration does not give it, it is measured once, from the
+    /// queued observations.
     fn know_fps(&mut self) -> eyre::Result<u32> {
         if let Some(fps) = self.fps {
             return Ok(fps);

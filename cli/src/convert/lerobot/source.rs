@@ -1,5 +1,5 @@
-//! Source of the messages of a dataset: each feature becomes a stream. A value that was not valid becomes no message. A sample that
-//! several frames have becomes one message.
+//! Source that reads a dataset as messages: each feature becomes a stream. A value that was not valid gives no message. A
+//! sample that several frames share gives one message.
 
 use super::config::Take;
 use super::origin::{AGE_NS, CAPTURE_NS, EPOCH, Origins, TARGET_NS, VALID, times_of};
@@ -14,10 +14,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Pause between episodes, ns, if the dataset does not say when each was recorded.
+/// Pause that is assumed between episodes, ns, if the dataset does not say when each was recorded.
 const BETWEEN_NS: i64 = 10_000_000_000;
 
-/// Difference up to which a time counts as `frame_index / fps`, s; LeRobot's `tolerance_s`.
+/// Largest difference between a time and `frame_index / fps` at which the two count as equal, s; LeRobot's `tolerance_s`.
 const TOLERANCE_S: f64 = 1e-4;
 
 /// Maximum length of an episode, s.
@@ -36,40 +36,41 @@ pub struct Source {
     outputs: Vec<Output>,
     /// Index of the feature with the targets of frames; `None` if robocache did not write the dataset.
     target: Option<usize>,
-    /// Index of the feature with the validity of values; `None` if the dataset has none.
+    /// Index of the feature with the validity of values; `None` if the dataset lacks this feature.
     valid: Option<usize>,
-    /// Index of the feature with the capture times of values; `None` if the dataset has none, or no targets.
+    /// Index of the feature with the capture times of values; `None` if the dataset lacks this feature, or has no targets.
     capture: Option<usize>,
     frames: Option<(Frames, usize)>,
-    /// Messages of a frame that are not returned yet, in their order, each with the name of its stream.
+    /// Messages of the current frame that are not returned yet, in their order, each with the name of its stream.
     waiting: VecDeque<(String, Message)>,
     free: Vec<Message>,
-    /// Source of the times of frames; not used if the dataset has targets.
+    /// Source of the frame times; not used if the dataset has targets.
     clock: Clock,
-    /// Time of the current episode's first frame by `clock`, ns.
+    /// Time that `clock` gives to the current episode's first frame, ns.
     begin_ns: i64,
-    /// `timestamp` of the current episode's first frame, s; 0 if `clock` does not use the column.
+    /// `timestamp` of the current episode's first frame, s; 0 if `clock` does not use the column `timestamp`.
     begin_s: f64,
-    /// Index of the episode, index of the task, and time in ns of the previous frame.
+    /// Previous frame: the index of its episode, the index of its task, and its time, ns. `None` before the first frame.
     last: Option<(i64, usize, i64)>,
     given: String,
     problems: Vec<String>,
 }
 
-/// Source of the times of frames in a dataset without targets.
+/// Source of the frame times in a dataset without targets.
 enum Clock {
-    /// `frame_index / fps`. The text is the reason why the dataset's own times can't be used, if there are any.
+    /// Times computed as `frame_index / fps`. The text is the reason why the dataset's own times can't be used; `None` if the
+    /// dataset has no times.
     Index(Option<String>),
-    /// The column `timestamp`; its largest difference from `frame_index / fps`, s, and the frame and the episode with this
-    /// difference.
+    /// Times from the column `timestamp`. The fields are their largest difference from `frame_index / fps`, s, and the frame
+    /// and the episode of this difference.
     Column(f64, i64, i64),
 }
 
-/// Units that times may have by mistake: their number in a second, and their name.
+/// Units in which times may be by mistake: number of units in a second, and name.
 const UNITS: [(f64, &str); 3] = [(1e3, "ms"), (1e6, "us"), (1e9, "ns")];
 
 impl Clock {
-    /// Chooses the clock of a dataset by reading all of its times.
+    /// Chooses the source of the frame times of a dataset, after reading all of its times.
     fn of(folder: &Path) -> eyre::Result<Self> {
         let mut reader = Reader::open(folder)?;
         reader.retain(|_| false);
@@ -149,13 +150,13 @@ struct Output {
     /// Range of the stream's elements in the feature, `from..to`.
     from: usize,
     to: usize,
-    /// Index of the stream in `robocache.valid` and `robocache.capture_ns`; `None` if the dataset has no capture times or no record
-    /// of the stream: messages then get the times of frames.
+    /// Index of the stream in `robocache.valid` and `robocache.capture_ns`. `None` if the dataset has no capture times, or does
+    /// not list the stream. Its messages then get the times of frames.
     part: Option<usize>,
     /// True if messages have the capture times of samples, not the times of frames.
     as_it_came: bool,
-    /// Rule by which frames took a sample of a stream, if the dataset took the stream directly, not from observations; `None`
-    /// otherwise, and for windows.
+    /// Rule by which frames selected a sample of a stream that the dataset read directly; `None` for other streams, and
+    /// for windows.
     take: Option<Take>,
     /// Index of the feature with the times of a window's samples; `None` if the stream was not a window.
     times: Option<usize>,

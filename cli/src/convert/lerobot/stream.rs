@@ -1,5 +1,5 @@
-//! Streams whose samples become features directly, without interpolation, beside the observations. A sample is dropped only when no
-//! later frame can need it, or when the clock was set.
+//! Streams whose samples become features of a dataset directly, without interpolation by fuse. A sample is dropped only if no
+//! later frame can need it, or if the clock was set.
 
 use super::by_chain::ChainConverter;
 use super::config::Take;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Step back of a stream's stamps, ns, above which the stream's clock counts as set back.
 const RESET_NS: i64 = 1_000_000_000;
 
-/// Distance of a sample from a target, ns, above which a clock counts as set between the two.
+/// Distance of a sample from a target, ns, beyond which the clock counts as set in between.
 const FAR_NS: u64 = 10_000_000_000;
 
 /// Stream whose samples become a feature.
@@ -25,14 +25,14 @@ pub struct FeatureStream {
     pub take: Take,
     pub max_age_ns: i64,
     pub latency_ns: i64,
-    /// Conversion of the samples by a chain; `None` if the feature does not ask for a conversion.
+    /// Converter of the samples by a kinematic chain; `None` if the feature has no conversion.
     pub by_chain: Option<ChainConverter>,
     /// Index of the first frame after a jump between solutions of the inverse kinematics; `None` if there was none.
     pub changed_frame: Option<u64>,
     /// Type and shape of the samples; `None` until the first sample arrives.
     form: Option<Form>,
     names: Option<Vec<String>>,
-    /// Samples that a frame may still take, by capture time, ascending.
+    /// Samples that a later frame may still need, by capture time, ascending.
     samples: VecDeque<Sample>,
     newest_ns: i64,
     /// Number of samples with a value that is not finite.
@@ -41,8 +41,8 @@ pub struct FeatureStream {
     pub keeps_nonfinite: bool,
     /// Number of samples that arrived after the frame that they belong to had been written.
     pub late: u64,
-    /// Capture time up to which the frames so far have taken samples, ns. A sample that arrives with this time or an earlier one is
-    /// late.
+    /// Capture time up to which frames have used the samples, ns. A sample that arrives with this time or an earlier one
+    /// is late.
     settled_ns: i64,
 }
 
@@ -64,9 +64,9 @@ struct Sample {
     is_finite: bool,
 }
 
-/// Samples of a stream that a frame takes, as a range of the stream's queue.
+/// Samples of a stream that a frame gets, as a range of the stream's queue.
 pub struct FoundSamples {
-    /// Capture time of the newest sample that the frame takes, ns; `None` if there is none.
+    /// Capture time of the newest sample that the frame gets, ns; `None` if there is none.
     pub time_ns: Option<i64>,
     pub is_valid: bool,
     /// Range of the frame's samples in the stream's queue, `from..to`.
@@ -123,7 +123,7 @@ impl FeatureStream {
         time_ns < self.newest_ns.saturating_sub(RESET_NS)
     }
 
-    /// Drops all samples and their times, as the stream's clock was set.
+    /// Drops all samples and their times, because the stream's clock was set.
     pub fn clear(&mut self) {
         self.samples.clear();
         self.newest_ns = i64::MIN;
@@ -283,7 +283,7 @@ impl FeatureStream {
         self.newest_ns = self.newest_ns.max(time_ns);
     }
 
-    /// Finds the samples that the frame at a target takes. They are valid if they are complete, near enough and finite.
+    /// Finds the samples for the frame at a target. They are valid if they are complete, near enough and finite.
     pub fn find(&self, target_ns: i64) -> FoundSamples {
         let past = self.samples.partition_point(|sample| sample.time_ns <= target_ns);
         let (from, to) = match (self.content, self.take) {
@@ -333,7 +333,7 @@ impl FeatureStream {
         form.map_or(0, |form| form.shape.iter().product::<usize>() * form.dtype.size())
     }
 
-    /// Ends the frame at a target: drops samples that no later frame needs.
+    /// Drops the samples that no frame after the one at `target_ns` needs.
     pub fn end_frame(&mut self, target_ns: i64) {
         self.settled_ns = match self.take {
             Take::Previous => target_ns,

@@ -1,17 +1,16 @@
-//! Interpretation of a table's cells: separators, missing values and numbers. A text that is neither missing nor a number is never
-//! taken for a number.
+//! Parsing of a CSV table's cells: the character that separates them, the strings that mark a missing value, and numbers.
 
-/// Separators of cells, in the order in which they are preferred.
+/// Characters that may separate cells. If two are equally frequent in a line, the earlier one is chosen.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
-/// Texts of a cell that stand for a missing value, as pandas reads and R and spreadsheets write them. `nan` is absent: it parses as
+/// Cells that mark a missing value, as pandas reads them and R and spreadsheets write them. `nan` is not listed: it parses as
 /// a number.
 const MISSING: [&str; 13] = [
     "", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NULL", "Null", "null", "None", "NaT", "-",
 ];
 
-/// Guesses the separator of a table from its first line: the most frequent separator outside of quotes, or a comma if the line has
-/// none.
+/// Guesses the separator of a table from its first line: the one of `SEPARATORS` that is most frequent outside of quotes, or a
+/// comma if there is none.
 pub(super) fn separator(line: &[u8]) -> u8 {
     let mut counts = [0; SEPARATORS.len()];
     let mut is_quoted = false;
@@ -26,19 +25,19 @@ pub(super) fn separator(line: &[u8]) -> u8 {
     SEPARATORS[most]
 }
 
-/// Strips the spaces around a cell, and the quotes that `csv_core` leaves if a space stands before them.
+/// Strips the spaces around a cell, and its quotes. `csv_core` leaves the quotes in place if a space precedes them.
 pub(super) fn trim(cell: &str) -> &str {
     let trimmed = cell.trim();
     let unquoted = trimmed.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     unquoted.unwrap_or(trimmed)
 }
 
-/// True if the text of a cell, without spaces around it, stands for a missing value.
+/// True if the cell, already stripped of spaces, marks a missing value.
 pub(super) fn is_missing(cell: &str) -> bool {
     MISSING.contains(&cell)
 }
 
-/// Parses a number, `nan`, `inf`, `true` (1) or `false` (0). A missing value is NaN; other texts give `None`.
+/// Parses a cell: a number, `nan`, `inf`, `true` (1) or `false` (0). A missing value is NaN. Returns `None` for any other text.
 pub(super) fn number(cell: &str) -> Option<f64> {
     match cell {
         "true" | "True" | "TRUE" => Some(1.0),

@@ -1,4 +1,4 @@
-//! Reader and writer of tables as text (CSV): a stream from each file, and a file for each stream.
+//! Reader and writer of CSV tables. The reader makes one stream or several from a file, the writer one file from each stream.
 //!
 //! ```
 //! use robocache_formats::csv::{Options, Reader};
@@ -27,7 +27,7 @@ mod writer;
 pub use reader::{Options, Reader};
 pub use writer::Writer;
 
-/// Name of the column that holds the timestamps, ns, in the tables that the writer makes.
+/// Name of the timestamp column, ns, in the tables that the writer makes.
 const TIMESTAMP: &str = robocache_stream::key::timestamp_ns;
-/// Name of the column that holds the arrival times of messages, ns.
+/// Name of the column of arrival times, ns.
 const ARRIVAL: &str = "arrival_ns";

@@ -1,5 +1,5 @@
-//! Reader of a table, row by row. A guess, such as the unit of times, is listed by `Reader::left_out`. A row that can't be read is
-//! an error, and the next call of `Reader::next_into` goes on with the row behind it.
+//! Reader of a CSV table, row by row. `Reader::left_out` lists what was guessed, such as the unit of the timestamps. A row that
+//! can't be parsed is an error, and the next call of `Reader::next_into` continues with the row after it.
 
 use super::cells::{is_missing, number, separator};
 use super::rows::{Place, RowError, Rows};
@@ -10,39 +10,40 @@ use robocache_stream::{Cells, Message, TimeUnit};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Number of rows that are read in advance, to tell columns of text from columns of numbers and to find the unit of times.
+/// Number of rows that are read in advance, to tell text columns from number columns and to find the unit of the timestamps.
 const ROWS_AHEAD: usize = 1000;
 
-/// Options for reading a table: the column of times, its unit, and the streams.
+/// Options for reading a CSV table: the timestamp column, its unit, and the division of columns into streams.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Name of the column of times. If `None`: the first column with a usual name for times, such as `timestamp`.
+    /// Name of the timestamp column. If `None`, a column with a usual name, such as `timestamp`, is found.
     pub time: Option<String>,
-    /// Unit of times that are numbers. If `None`, the unit follows from the column's name, or from the size of the first time.
+    /// Unit of timestamps that are numbers. If `None`, the unit follows from the column's name, such as `time_ms`, or from the
+    /// number of digits of the first timestamp.
     pub unit: Option<TimeUnit>,
-    /// True to make one stream of all columns whose names are alike up to the last `.` or `/`; false to make one stream of all
-    /// columns.
+    /// True to make a stream from each group of columns with the same prefix: `arm.x` and `arm.y`, or `arm/x` and `arm/y`,
+    /// become the stream `arm`. False to make one stream from all columns.
     pub by_prefix: bool,
 }
 
-/// Reader of a CSV table. Each row becomes a message of float64 values in each stream. The metadata key `fields` of the message has
-/// the names of the stream's columns.
+/// Reader of a CSV table. Each row becomes one message of float64 values in each stream. The metadata key `fields` of the
+/// message lists the names of the stream's columns.
 ///
-/// The first line has the names of the columns. Empty lines and lines that begin with `#` are not rows. If numbers directly follow
-/// lines with `#`, the last of these lines has the names. Missing values are NaN. Times are read digit by digit, so that none is
-/// rounded.
+/// The first line has the names of the columns. Empty lines and lines that begin with `#` are skipped. If the table begins with
+/// `#` lines and then numbers, the last `#` line has the names. Missing values are NaN. Timestamps are parsed digit by digit,
+/// so that none is rounded.
 pub struct Reader {
     path: PathBuf,
     rows: Rows,
     names: Vec<String>,
     time: usize,
-    /// Unit of the times in the table; `None` if they are in ISO 8601.
+    /// Unit of the timestamps in the table; `None` if they are ISO 8601 strings.
     unit: Option<TimeUnit>,
-    /// True if the unit was guessed from the size of the first time.
+    /// True if the unit was guessed from the number of digits of the first timestamp.
     is_by_size: bool,
     arrival: Option<usize>,
     streams: Vec<StreamColumns>,
-    /// Parsed values of the table's current row, and the index of the stream to which the row's next message belongs.
+    /// Parsed values of the current row, and the index of the stream that gets its next message.
     row: Row,
     /// Lines for the user about guesses and columns that are left out.
     notes: Vec<String>,
@@ -52,11 +53,11 @@ pub struct Reader {
 #[derive(Default)]
 struct Counts {
     rows: u64,
-    /// Number of rows so far that could not be read.
+    /// Number of rows that could not be parsed so far.
     refused: u64,
-    /// Number of whole numbers so far that float64 can't hold, and that were rounded.
+    /// Number of integers so far that were rounded because float64 can't hold them.
     rounded: u64,
-    /// Number of times so far without a time zone, which count as UTC.
+    /// Number of timestamps so far without a time zone, which count as UTC.
     zoneless: u64,
 }
 
@@ -72,15 +73,15 @@ struct Row {
     stamp_ns: i64,
     arrival_ns: Option<i64>,
     values: Vec<f64>,
-    /// Index of the stream to which the row's next message belongs. Past the last stream, the next row has to be read.
+    /// Index of the stream that gets the next message from this row. If it is past the last stream, the next row is read first.
     next: usize,
 }
 
 impl Reader {
-    /// Opens a table, reads the names of its columns, and finds the unit of its times.
+    /// Opens a table, reads the names of its columns, and finds the unit of its timestamps.
     ///
     /// # Errors
-    /// If the file can't be read, or is not a table with a column of times whose unit is known.
+    /// If the file can't be read, or is not a table with a timestamp column whose unit is known.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let io = |source| Error::io(&path, source);
@@ -147,7 +148,8 @@ impl Reader {
         &self.path
     }
 
-    /// Names of the streams made from the table's columns, in the order of the indices that [`next_into`](Self::next_into) returns.
+    /// Names of the streams made from the table's columns, in the order of the indices that
+    /// [`next_into`](Self::next_into) returns.
     pub fn streams(&self) -> impl Iterator<Item = &str> {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
@@ -157,10 +159,11 @@ impl Reader {
         &self.streams[index].name
     }
 
-    /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end of the table.
+    /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end of
+    /// the table.
     ///
     /// # Errors
-    /// If a row can't be read. The next call goes on behind the row.
+    /// If a row can't be parsed. The next call continues with the row after it.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, Error> {
         if self.row.next >= self.streams.len() && !self.next_row()? {
             return Ok(None);
@@ -182,8 +185,8 @@ impl Reader {
         Ok(Some(at))
     }
 
-    /// Lists guesses, and what the table has lost so far: columns left out, numbers rounded, and times without a zone. Each is a
-    /// line for the user.
+    /// Lists guesses, columns that are not read, and the numbers of rounded values and of timestamps without a time zone so
+    /// far. Each is a line for the user.
     pub fn left_out(&self) -> Vec<String> {
         let zoneless = "times without a zone, taken for UTC";
         let rounded = "whole numbers that have more digits than float64 holds, and were rounded";
@@ -193,7 +196,7 @@ impl Reader {
         self.notes.iter().cloned().chain(counts).collect()
     }
 
-    /// Formats a line for the user with the number of rows that could not be read up to now; `None` if all could be read.
+    /// Returns a line for the user with the number of rows that could not be parsed so far; `None` if there are none.
     pub fn broken(&self) -> Option<String> {
         let Counts { rows, refused, .. } = self.counts;
         let words = format!("{}: of {rows} rows {refused} can't be read", self.path.display());
@@ -217,7 +220,7 @@ impl Reader {
         read.map(|()| true).map_err(refused)
     }
 
-    /// Parses the cells of the row that was read last into `self.row`: the stamp, the arrival time and the values.
+    /// Parses the cells of the current row into `self.row`: the timestamp, the arrival time and the values.
     fn take_row(&mut self) -> Result<(), String> {
         let (width, came) = (self.names.len(), self.rows.width());
         let is_more = (width..came).any(|at| !self.rows.cell(at).is_empty());
@@ -268,7 +271,7 @@ impl Reader {
     }
 }
 
-/// Reads the names of the columns, and goes to the first row.
+/// Reads the names of the columns, and seeks to the first row of values.
 fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
     let refused = |problem: &str| Err(RowError::Row(problem.to_owned()));
     let in_utf8 = |names: &[String], is_utf8: bool| match is_utf8 {
@@ -315,8 +318,7 @@ fn head(rows: &mut Rows) -> Result<Vec<String>, RowError> {
     }
 }
 
-/// Makes the error for column names that are not UTF-8. They are refused because two different names could become the same with
-/// replacement characters.
+/// Returns the error for column names that are not UTF-8. With replacement characters, two different names could become equal.
 fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
     let lost = |name: &&String| name.contains(char::REPLACEMENT_CHARACTER);
     let name = names.iter().find(lost).map_or("", String::as_str);
@@ -325,8 +327,8 @@ fn refused_names(names: &[String]) -> Result<Vec<String>, RowError> {
     )))
 }
 
-/// Reads the names of the columns from the line at `at`, even if the line begins with `#`. The separator that is most frequent in
-/// this line separates the cells of all further lines.
+/// Reads the column names from the line at position `at`, even if it begins with `#`. The most frequent separator of this line
+/// is used for the rest of the table.
 fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     rows.go_to(at)?;
     let line = rows.line()?.unwrap_or_default();
@@ -336,8 +338,8 @@ fn names(rows: &mut Rows, at: Place) -> Result<Vec<String>, RowError> {
     Ok(rows.cells().map(|cell| cell.into_owned()).collect())
 }
 
-/// Reads up to `ROWS_AHEAD` rows. Returns the first cell of each column that is not a missing value; `None` if all are missing.
-/// Also returns all such cells of the column with index `time`.
+/// Reads up to `ROWS_AHEAD` rows. Returns the first cell of each column that is not a missing value (`None` if all are
+/// missing). Also returns all cells of the column with index `time` that are not missing.
 fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Option<String>>, Vec<String>)> {
     let (mut first, mut times) = (vec![None; width], Vec::new());
     for _ in 0..ROWS_AHEAD {
@@ -361,8 +363,8 @@ fn first_cells(rows: &mut Rows, width: usize, time: usize) -> io::Result<(Vec<Op
     Ok((first, times))
 }
 
-/// Chooses the unit of the times in the column `name`; `None` for ISO 8601. The unit is `unit`, else the unit that the name states,
-/// else a guess by the first time. Also returns words for the user that say how the unit was chosen.
+/// Chooses the unit of the timestamps in the column `name`: `unit` if given, else the unit in the column's name, else a guess
+/// from the first timestamp. It is `None` for ISO 8601. Also returns a phrase for the user on how the unit was chosen.
 fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Option<TimeUnit>, String), String> {
     let first = times.first().map_or("", String::as_str);
     if time::iso(first).is_some() {
@@ -386,8 +388,8 @@ fn unit_of(name: &str, times: &[String], unit: Option<TimeUnit>) -> Result<(Opti
     }
 }
 
-/// Groups the columns with the indices `values` into streams. If `by_prefix`, the columns whose names are alike up to the last `.`
-/// or `/` make a stream. Columns without such a prefix, or all columns if not `by_prefix`, make the stream `stem`.
+/// Groups the columns with the indices `values` into streams. If `by_prefix`, columns with the same name up to the last `.` or
+/// `/` make a stream. All other columns make the stream `stem`.
 fn streams(stem: &str, names: &[String], values: &[usize], by_prefix: bool) -> Vec<StreamColumns> {
     let mut streams: Vec<StreamColumns> = Vec::new();
     for &column in values {

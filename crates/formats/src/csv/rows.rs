@@ -1,5 +1,5 @@
-//! The rows of a file, with the lines at which they begin. A row never grows beyond a bounded size. A quote that is not closed
-//! costs one row, not the rest of the file, for the first [`MAX_REWINDS`] rows that are refused.
+//! Reader of a CSV file's rows, with the line number at which each begins. The size of a row is bounded. A quote that is never
+//! closed costs one row, not the rest of the file; this holds for the first [`MAX_REWINDS`] malformed rows.
 
 use super::cells::trim;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
@@ -9,26 +9,26 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Largest size of a row, bytes: a file without line breaks is not a table.
+/// Largest size of a row, bytes. A larger row is refused: a file without line breaks is not a table.
 const MOST_BYTES: usize = 64 << 20;
-/// Largest number of cells in a row.
+/// Largest number of cells in a row; a row with more is refused.
 const MOST_CELLS: usize = 1 << 20;
-/// Largest number of times that the reader goes back to the second line of a broken row. Each time may cost reading `MOST_BYTES`
-/// once more.
+/// Number of times that the reader seeks back to the second line of a malformed row. It is bounded because each seek may cost
+/// reading `MOST_BYTES` again.
 const MAX_REWINDS: u32 = 1000;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// A place in a file: the position of its byte, and the number of its line, from 1.
+/// Position in a file: the byte offset, and the line number from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub byte: u64,
     pub line: u64,
 }
 
-/// The reason why a row can't be read: an error of the file, or a malformed row.
+/// Reason why a row can't be read: an error of the file, or a malformed row.
 pub(super) enum RowError {
     Io(io::Error),
-    /// The problem of a malformed row, which is left out.
+    /// Reason why a row is malformed. The row is skipped.
     Row(String),
 }
 
@@ -38,14 +38,14 @@ impl From<io::Error> for RowError {
     }
 }
 
-/// Reader of a file's rows of cells, which skips empty lines and lines that begin with `#`.
+/// Reader of a CSV file's rows. It skips empty lines and lines that begin with `#`.
 pub(super) struct Rows {
     file: BufReader<File>,
     core: Reader,
     separator: u8,
-    /// Place of the next byte to be read.
+    /// Position of the next byte to be read.
     at: Place,
-    /// Place at which the row that was read last begins.
+    /// Position at which the current row begins.
     pub begins: Place,
     rewinds: u32,
     text: Vec<u8>,
@@ -73,31 +73,31 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Sets the byte that separates cells from now on.
+    /// Sets the byte that separates the cells of all further rows.
     pub(super) fn separate_by(&mut self, separator: u8) {
         self.separator = separator;
         self.core = ReaderBuilder::new().delimiter(separator).build();
     }
 
-    /// Seeks to a place: the next byte to be read is the one at `place`.
+    /// Seeks to a position: the next byte to be read is the one at `place`.
     pub(super) fn go_to(&mut self, place: Place) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(place.byte))?;
         self.at = place;
         Ok(())
     }
 
-    /// Place of the next byte to be read: the start of the next row, or of lines to skip before that row.
+    /// Position of the next byte to be read: the start of the next row, or of lines to skip before that row.
     pub(super) fn place(&self) -> Place {
         self.at
     }
 
-    /// Number of cells of the row that was read last.
+    /// Number of cells in the current row.
     pub(super) fn width(&self) -> usize {
         self.cells
     }
 
-    /// Returns the cell with index `at` of the row that was read last, without the spaces around it. Returns an empty text if the
-    /// row ends before this cell.
+    /// Returns the cell with index `at` of the current row, without the spaces around it; an empty string if the row ends
+    /// before this cell.
     pub(super) fn cell(&self, at: usize) -> Cow<'_, str> {
         if at >= self.cells {
             return "".into();
@@ -109,18 +109,18 @@ impl Rows {
         }
     }
 
-    /// True if the row that was read last is UTF-8.
+    /// True if the current row is UTF-8.
     pub(super) fn is_utf8(&self) -> bool {
         let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
         str::from_utf8(&self.text[..end]).is_ok()
     }
 
-    /// Cells of the row that was read last, without the spaces around each.
+    /// Cells of the current row, without the spaces around each.
     pub(super) fn cells(&self) -> impl Iterator<Item = Cow<'_, str>> {
         (0..self.cells).map(|at| self.cell(at))
     }
 
-    /// Reads the next line without its line break, cut to the largest size of a row. Returns `None` at the end of the file.
+    /// Reads the next line without its line break, and cuts it off after `MOST_BYTES`. Returns `None` at the end of the file.
     pub(super) fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let mut is_there = false;
@@ -143,9 +143,9 @@ impl Rows {
         }
     }
 
-    /// Reads the next row. Returns false at the end of the file. `width` is the number of cells in the line of column names; `None`
-    /// if not known. A row over several lines with fewer than `width` cells is refused, as it has a quote that is not closed. The
-    /// next call then begins at the second line of the refused row.
+    /// Reads the next row; returns false at the end of the file. `width` is the number of column names, `None` if not known. A
+    /// row of several lines with fewer cells is refused, as one of its quotes is not closed. The next call then begins at the
+    /// second line of the refused row.
     pub(super) fn next(&mut self, width: Option<usize>) -> Result<bool, RowError> {
         loop {
             self.skip_empty()?;
@@ -184,7 +184,7 @@ impl Rows {
         }
     }
 
-    /// Reads the line at the current position as a row, even if it is empty or begins with `#`.
+    /// Reads the line at the current position as a row, even if the line is empty or begins with `#`.
     pub(super) fn read_any(&mut self) -> Result<(), RowError> {
         self.begins = self.at;
         match self.read()? {
@@ -200,14 +200,14 @@ impl Rows {
         }
     }
 
-    /// True if a cell of the row that was read last has a line break.
+    /// True if a cell of the current row contains a line break, so that the row has several lines.
     fn is_broken(&self) -> bool {
         let end = self.cells.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.text[..end].iter().any(|byte| matches!(byte, b'\n' | b'\r'))
     }
 
-    /// True if each quoted cell of the row that was read last ends with a quote that a separator or the end of the row follows.
-    /// Reads the row once more.
+    /// True if every quoted cell of the current row is closed: a separator or the end of the row follows its last quote. Reads
+    /// the bytes of the row a second time.
     fn is_well_quoted(&mut self) -> io::Result<bool> {
         let end = self.at;
         let mut raw = vec![0; (end.byte - self.begins.byte) as usize];
@@ -219,7 +219,8 @@ impl Rows {
             Begins,
             Plain,
             Quoted,
-            /// State behind a quote in a quoted cell: the cell ends here, or a second quote follows, and both stand for one quote.
+            /// State after a quote within a quoted cell. Either the cell ends here, or a second quote follows and the two mean
+            /// one quote.
             Closed,
         }
         let mut cell = Cell::Begins;
@@ -237,7 +238,8 @@ impl Rows {
         Ok(cell != Cell::Quoted)
     }
 
-    /// Reads a row into the buffers `text` and `ends`. Returns false if the row has too many bytes or cells.
+    /// Reads a row: the bytes of its cells into `text`, and the offsets at which the cells end into `ends`. Returns false if
+    /// the row has too many bytes or cells.
     fn read(&mut self) -> io::Result<bool> {
         self.core.reset();
         let (mut length, mut cells) = (0, 0);
@@ -265,7 +267,7 @@ impl Rows {
         }
     }
 
-    /// Skips empty lines: goes to the next byte that is not a line break.
+    /// Skips empty lines: advances to the next byte that is not a line break.
     pub(super) fn skip_empty(&mut self) -> io::Result<()> {
         while let Some(b'\n' | b'\r') = self.file.fill_buf()?.first() {
             self.consume(1);
@@ -273,7 +275,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Returns the next byte without going past it; `None` at the end of the file.
+    /// Returns the next byte without consuming it; `None` at the end of the file.
     pub(super) fn peek(&mut self) -> io::Result<Option<u8>> {
         Ok(self.file.fill_buf()?.first().copied())
     }

@@ -1,10 +1,9 @@
-//! Parsing of times to whole nanoseconds, without a float in between. No digit of a time is rounded: only fractions of a nanosecond
-//! are cut off.
+//! Parsing of timestamps to int64 nanoseconds, without floats. No digit is rounded: only digits below a nanosecond are cut off.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use robocache_stream::TimeUnit;
 
-/// Usual names of the column of times, in the order in which they are looked for.
+/// Usual names of the timestamp column, in the order in which they are looked for.
 const NAMES: [&str; 12] = [
     super::TIMESTAMP,
     "timestamp",
@@ -20,12 +19,12 @@ const NAMES: [&str; 12] = [
     "sec",
 ];
 
-/// Lists the units with `s` last: the names of all other units end with `s`, too.
+/// Lists the time units with `s` last: the names of the other units, such as `ms`, also end with `s`.
 fn units() -> impl Iterator<Item = TimeUnit> {
     TimeUnit::ALL.into_iter().rev()
 }
 
-/// Finds the column of times by its name, and returns its index; `None` if no column has a usual name.
+/// Returns the index of the timestamp column, which is found by its name; `None` if no column has a usual name.
 pub(super) fn column(names: &[String]) -> Option<usize> {
     let is = |name: &str, wanted: &str| {
         let name = plain(name).to_lowercase();
@@ -37,12 +36,13 @@ pub(super) fn column(names: &[String]) -> Option<usize> {
     NAMES.iter().find_map(found)
 }
 
-/// Strips spaces, and the `#` of a comment line that holds the names of the columns.
+/// Strips spaces from a column name, and the `#` with which a line of names may begin.
 pub(super) fn plain(name: &str) -> &str {
     name.trim_start_matches('#').trim()
 }
 
-/// Returns the unit that a column's name ends with, as in `time_ms` or `timestamp [ns]`; `None` if the name ends without a unit.
+/// Returns the unit that a column's name ends with, as in `time_ms` or `timestamp [ns]`; `None` if the name ends without
+/// a unit.
 pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     let name = name.to_lowercase();
     let said = |unit: &TimeUnit| {
@@ -53,8 +53,8 @@ pub(super) fn unit_of_name(name: &str) -> Option<TimeUnit> {
     units().find(said)
 }
 
-/// Guesses the unit of a time since 1970 from its number of digits, for times from 1973 to 2286. Any other number with a decimal
-/// point counts as seconds. Returns `None` for any other whole number.
+/// Guesses the unit of a timestamp since 1970 from its number of digits, for times from 1973 to 2286. Any other number with a
+/// decimal point counts as seconds. Returns `None` for any other integer.
 pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     let whole = match text.contains(['e', 'E']) {
         // NumPy writes large numbers with an exponent.
@@ -72,9 +72,9 @@ pub(super) fn unit_of_size(text: &str) -> Option<TimeUnit> {
     }
 }
 
-/// Returns the reason to doubt `unit`, which was guessed from the size of `times`; `None` if there is none. A reason is that the
-/// times in this unit are of an unlikely year, or too far apart. Times that do not count from 1970 may have the size of times since
-/// 1970 in another unit.
+/// Returns the reason to doubt `unit`, which was guessed from the number of digits; `None` if it is plausible. Reasons are an
+/// unlikely year, and rows that are too far apart in time. Timestamps that count from another start than 1970 can give a
+/// wrong guess.
 pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     const YEAR_S: i64 = 31_556_952;
     let mut times: Vec<i64> = times.iter().filter_map(|time| parse(time, unit)).collect();
@@ -97,8 +97,8 @@ pub(super) fn doubt(times: &[String], unit: TimeUnit) -> Option<String> {
     })
 }
 
-/// Parses a decimal number of `unit` to ns; fractions of a nanosecond are cut off. Returns `None` if the text is not a number, or
-/// is beyond int64.
+/// Parses a decimal number in `unit` to ns; digits below a nanosecond are cut off. Returns `None` if the text is not a number,
+/// or is beyond int64.
 pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         None => (text, 0),
@@ -130,10 +130,10 @@ pub(super) fn parse(text: &str, unit: TimeUnit) -> Option<i64> {
     i64::try_from(if is_negative { -ns } else { ns }).ok()
 }
 
-/// Parses a time in ISO 8601 to ns since 1970. The second result is true if the time has a zone; a time without a zone counts as
-/// UTC. Returns `None` if the text is not a time in ISO 8601.
+/// Parses an ISO 8601 time to ns since 1970. Also returns true if it has a time zone; without a zone it counts as UTC. Returns
+/// `None` if the text is not such a time.
 ///
-/// Date and time may have a space between them, seconds may have a comma for a point, and the time of day may be left out.
+/// A space may separate date and time, a comma may replace the decimal point, and the time of day may be absent.
 pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
     let (digits, rest) = text.split_at_checked(10)?;
     let date = NaiveDate::parse_from_str(digits, "%Y-%m-%d").ok()?;
@@ -162,8 +162,8 @@ pub(super) fn iso(text: &str) -> Option<(i64, bool)> {
     Some((ns.checked_sub(east_s * 1_000_000_000)?, zone.is_some()))
 }
 
-/// Parses an offset from UTC, such as `+01:00`, `-0330` or `+01`, to seconds, positive to the east; `None` if the text is not an
-/// offset.
+/// Parses an offset from UTC, such as `+01:00`, `-0330` or `+01`, to seconds, positive to the east; `None` if the text is not
+/// an offset.
 fn east_s(zone: &str) -> Option<i64> {
     let (sign, digits) = match zone.as_bytes().first()? {
         b'+' => (1, &zone[1..]),

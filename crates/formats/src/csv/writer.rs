@@ -1,5 +1,4 @@
-//! Writer of streams as tables. Each row of a table has the same columns, and numbers are written with the digits that give the
-//! same bits back.
+//! Writer of streams as CSV tables, a file for each stream. Floats are written with enough digits to read the same bits back.
 
 use super::{ARRIVAL, TIMESTAMP};
 use crate::Error;
@@ -10,14 +9,15 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writer of streams as tables into a new folder, `<stream>.csv` each.
+/// Writer of streams as CSV tables into a folder: a file `<stream>.csv` for each stream.
 ///
-/// A row of a table is a sample, or a row of a StructArray. The first column is `timestamp_ns`, the second one `arrival_ns` if the
-/// stream's first message has it. The other columns have the names in the metadata key `fields`, else the names of the message's
-/// columns, else `0`, `1` and so on. A row that the mask `valid` marks as 0 has empty cells. Floats have the digits that give the
-/// same bits back.
+/// A row of a table is one sample, or one row of a StructArray. The first column is `timestamp_ns`. The second is `arrival_ns`,
+/// if the stream's first message has an arrival time. The other columns are named by the metadata key `fields`, else by the
+/// message's columns, else `0`, `1` and so on.
+///
+/// A row for which the mask `valid` is 0 has empty cells. Floats have enough digits to read the same bits back.
 pub struct Writer {
-    /// Path of the folder for the tables, or of the only table if `is_file`.
+    /// Path of the folder of tables; path of the table itself if `is_file`.
     path: PathBuf,
     is_file: bool,
     tables: Vec<Table>,
@@ -29,14 +29,14 @@ struct Table {
     path: PathBuf,
     file: BufWriter<File>,
     has_arrivals: bool,
-    /// Columns of the stream's messages; empty for a flat array.
+    /// Columns of the payload of the stream's messages; empty for a flat array.
     columns: Vec<ColumnSpec>,
     /// Number of values in a row of the table.
     width: usize,
 }
 
 impl Writer {
-    /// Creates `folder` for the tables, if it does not exist.
+    /// Makes a writer of tables into `folder`, which is created if it does not exist.
     ///
     /// # Errors
     /// If the folder can't be created.
@@ -49,7 +49,7 @@ impl Writer {
         })
     }
 
-    /// Makes a writer for the table of one stream. The file is created with the first message.
+    /// Makes a writer of one stream to the table at the path `file`. The file is created with the first message.
     pub fn of_file(file: impl AsRef<Path>) -> Self {
         Self {
             path: file.as_ref().to_owned(),
@@ -62,8 +62,8 @@ impl Writer {
     /// Adds the rows of a message to the table of `stream`.
     ///
     /// # Errors
-    /// If the message does not fit the table that the stream's first message began: it is not written, and the writer can go on. If
-    /// a file exists already, or can't be written.
+    /// If the message has other columns than the stream's first message, or lacks an arrival time that the first one has: it is
+    /// not written, and the writer remains usable. If a file exists already, or can't be written.
     pub fn append(&mut self, stream: &str, message: &Message) -> Result<(), Error> {
         let refused = |problem: String| Error::message(stream, problem);
         let (columns, width) = form(message).map_err(refused)?;
@@ -184,7 +184,7 @@ impl Table {
     }
 }
 
-/// Returns the file name of a stream's table; an error if the stream's name can't be that of a file.
+/// Returns the file name of a stream's table; an error if the stream's name is not a valid file name.
 fn file_name(stream: &str) -> Result<String, Error> {
     match stream.is_empty() || stream.starts_with('.') || stream.contains(['/', '\\']) {
         true => Err(Error::message(
@@ -195,7 +195,7 @@ fn file_name(stream: &str) -> Result<String, Error> {
     }
 }
 
-/// Returns the columns of a message, empty for a flat array, and the number of values in each row of its table.
+/// Returns the columns of a message's payload, empty for a flat array, and the number of values in each row of its table.
 fn form(message: &Message) -> Result<(Vec<ColumnSpec>, usize), String> {
     let header = &message.header;
     if let Some(values) = message.flat() {

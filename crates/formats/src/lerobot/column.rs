@@ -1,5 +1,5 @@
-//! Buffers of the frames that are not written yet, one for each column. A frame is added to the statistics when it is written, and
-//! not before: a dropped frame does not count.
+//! Buffers of the frames of a LeRobot dataset that are not written yet, one for each feature. A frame enters the statistics
+//! when it is written: a dropped frame never counts.
 
 use super::feature::element_of;
 use super::meta::lists_of;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(super) struct Column {
     pub feature: Feature,
     pub stats: Stats,
-    /// Elements of the frames that are not written yet, row-major; for images their pixels.
+    /// Elements of the buffered frames, row-major; for images, their pixels.
     data: MutableBuffer,
 }
 
@@ -39,17 +39,17 @@ impl Column {
         self.data.extend_from_slice(bytes);
     }
 
-    /// Number of bytes in the buffer, of frames that are not written yet.
+    /// Number of bytes in the buffer.
     pub(super) fn waiting(&self) -> usize {
         self.data.len()
     }
 
-    /// Drops all buffered frames behind the first `frames`.
+    /// Drops all buffered frames after the first `frames`.
     pub(super) fn truncate(&mut self, frames: usize) {
         self.data.truncate(frames * self.feature.bytes());
     }
 
-    /// Removes the frames from the buffer, returns them as an array for the file, and adds them to the statistics.
+    /// Empties the buffer: adds the frames to the statistics, and returns them as an Arrow array for the file.
     pub(super) fn flush(&mut self) -> Result<ArrayRef, Error> {
         let data: Buffer = std::mem::take(&mut self.data).into();
         let (feature, stats) = (&self.feature, &mut self.stats);
@@ -66,7 +66,7 @@ impl Column {
     }
 }
 
-/// Makes the array of a column that is not an image, of the type [`Feature::arrow_type`].
+/// Converts the buffer of a feature that is not an image to an Arrow array of the type [`Feature::arrow_type`].
 fn numbers_of(data: Buffer, feature: &Feature) -> ArrayRef {
     let elements = data.len() / feature.kind.dtype().map_or(1, Dtype::size);
     let flat: ArrayRef = if feature.kind == Kind::Bool {

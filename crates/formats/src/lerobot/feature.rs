@@ -1,4 +1,5 @@
-//! Features: the columns of a dataset. A name, a shape or a type that LeRobot can't open is refused before anything is written.
+//! Features: the columns of a LeRobot dataset, with name, type and shape. A feature that LeRobot can't open is refused before
+//! anything is written.
 
 use crate::Error;
 use arrow_schema::{DataType, Field};
@@ -11,8 +12,8 @@ const MOST_AXES: usize = 5;
 /// A feature of each frame: one column of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
-    /// Name of the feature, such as `observation.state`. LeRobot gives a policy the features named `observation...` as input and
-    /// those named `action...` as output; all others are only carried along.
+    /// Name of the feature, such as `observation.state`. LeRobot gives a policy the features named `observation...` as input
+    /// and those named `action...` as output. A policy does not use other features.
     pub name: String,
     /// Type of the feature's elements.
     pub kind: Kind,
@@ -55,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Returns the type of the elements in memory; `None` if they can't be read.
+    /// Returns the type of the elements in memory; `None` for a type that robocache can't read.
     pub(super) fn dtype(&self) -> Option<Dtype> {
         match self {
             Self::Numbers(dtype) => Some(*dtype),
@@ -159,12 +160,13 @@ impl Feature {
     }
 }
 
-/// Makes the Arrow field of a list's elements, with the name that Arrow's C++ library gives it.
+/// Makes the Arrow field for the elements of a list column, with the name that Arrow's C++ library gives it.
 pub(super) fn element_of(kind: DataType) -> Arc<Field> {
     Arc::new(Field::new("element", kind, true))
 }
 
-/// Lists the columns, such as `timestamp`, that every dataset has beside its features. The writer adds them in this order.
+/// Lists the columns that every dataset has in addition to its features, such as `timestamp`, in the order in which the writer
+/// adds them.
 pub(super) fn bookkeeping() -> [Feature; 5] {
     let whole = |name: &str| Feature::new(name, Kind::Numbers(Dtype::Int64), [1]);
     [
@@ -176,7 +178,7 @@ pub(super) fn bookkeeping() -> [Feature; 5] {
     ]
 }
 
-/// True if `name` is one of the columns, such as `timestamp`, that every dataset has beside its features.
+/// True if `name` is a column that every dataset has in addition to its features, such as `timestamp`.
 pub(super) fn is_bookkeeping(name: &str) -> bool {
     bookkeeping().iter().any(|feature| feature.name == name)
 }

@@ -1,5 +1,5 @@
-//! The Parquet files of a dataset: a writer, and a guard for reading files that may be damaged. A damaged file never ends the
-//! process: a panic of the decoder becomes an error.
+//! Parquet files of a dataset: a writer, and a guard for reading files that may be damaged. The guard turns a panic of the
+//! decoder into an error.
 
 use crate::Error;
 use arrow_array::RecordBatch;
@@ -21,8 +21,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Creates a Parquet file, and its folder. `about` is a key and a text to be added to the file's metadata, for a library that
-    /// looks for the key. If `None`, nothing is added.
+    /// Creates a Parquet file, and its folder if needed. `about` is a key and its value for the file's metadata. They tell a
+    /// library such as pandas how to load the table. `None` adds nothing.
     pub(super) fn create(path: PathBuf, schema: &SchemaRef, about: Option<(&str, String)>) -> Result<Self, Error> {
         let file = create_file(&path)?;
         let about: HashMap<String, String> = about.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
@@ -41,8 +41,7 @@ impl Table {
         Ok(Self { path, writer })
     }
 
-    /// Adds rows to the current row group, which is held in memory. Writes the row group to the file as soon as it takes
-    /// `row_group` bytes.
+    /// Adds rows to the current row group, which is in memory. Writes the row group to the file once it has `row_group` bytes.
     pub(super) fn write(&mut self, batch: &RecordBatch, row_group: usize) -> Result<(), Error> {
         self.writer
             .write(batch)
@@ -58,7 +57,7 @@ impl Table {
         self.writer.flush().map_err(|error| Error::file(&self.path, error))
     }
 
-    /// Number of bytes of the row groups that have been written.
+    /// Number of bytes written to the file; the current row group does not count.
     pub(super) fn bytes(&self) -> usize {
         self.writer.bytes_written()
     }

@@ -1,4 +1,4 @@
-//! Images as PNG. A decoded image has the pixels that were encoded, and the decoder's memory is bounded.
+//! Encoding and decoding of PNG images. The decoded pixels are those that were encoded, and the decoder's memory is bounded.
 
 use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Transformations};
 use std::io::Cursor;
@@ -6,7 +6,7 @@ use std::io::Cursor;
 /// Largest number of bytes that the decoder may allocate for an image.
 const MOST_BYTES: usize = 1 << 28;
 
-/// Encodes an image of bytes as PNG; `shape` is `[height, width, channels]` with 1 or 3 channels.
+/// Encodes an image of uint8 as PNG; `shape` is `[height, width, channels]` with 1 or 3 channels.
 pub(super) fn encode(pixels: &[u8], shape: &[usize]) -> Result<Vec<u8>, String> {
     let (height, width, channels) = (shape[0], shape[1], shape[2]);
     let size = |n: usize| u32::try_from(n).map_err(|_| format!("{n} pixels along an edge are too many for a PNG"));

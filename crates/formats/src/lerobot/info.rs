@@ -1,5 +1,5 @@
-//! Reading of `meta/info.json`, of the tasks, and of the list of data files. A value that is not allowed is an error, with the
-//! value found and the values allowed.
+//! Reading of a dataset's `meta/info.json`, of its tasks, and of the list of its data files. A value that is not allowed is an
+//! error, with the value found and the values allowed.
 
 use super::feature::is_bookkeeping;
 use super::files::guarded;
@@ -32,7 +32,7 @@ struct InfoText {
     features: FeaturesText,
 }
 
-/// Entries of `features` in `meta/info.json`, each with its name, in the order of the file.
+/// Object `features` of `meta/info.json`: the name and description of each feature, in the order of the file.
 struct FeaturesText(Vec<(String, FeatureText)>);
 
 #[derive(Deserialize)]
@@ -108,7 +108,7 @@ pub(super) fn read_info(folder: &Path) -> Result<(Dataset, u64), Error> {
     Ok((dataset, info.total_frames))
 }
 
-/// Collects the texts in `names`, which may be nested in JSON lists and objects, in their order.
+/// Collects the strings in `names`, which may be nested in JSON lists and objects, in the order of the file.
 fn leaves(names: &Value) -> Vec<String> {
     match names {
         Value::String(name) => vec![name.clone()],
@@ -118,7 +118,7 @@ fn leaves(names: &Value) -> Vec<String> {
     }
 }
 
-/// Reads the texts of the tasks, in the order of their indices, which have to be 0, 1, 2 and so on.
+/// Reads the descriptions of the tasks, in the order of their indices, which have to be 0, 1, 2 and so on.
 pub(super) fn read_tasks(folder: &Path, version: Version) -> Result<Vec<String>, Error> {
     let path = folder.join(match version {
         Version::V2_1 => TASKS_V2,

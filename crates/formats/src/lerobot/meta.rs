@@ -1,5 +1,5 @@
-//! Writing of the files in `meta`, which describe a dataset. `meta/info.json` is written last: without this file a folder is not a
-//! dataset.
+//! Writing of a dataset's metadata files, in the folder `meta`. `meta/info.json` is written last: without this file a folder is
+//! not a dataset.
 
 use super::feature::{bookkeeping, element_of};
 use super::files::{Table, create_file};
@@ -24,15 +24,15 @@ const EPISODES: &str = "meta/episodes/chunk-000/file-000.parquet";
 const EPISODES_V2: &str = "meta/episodes.jsonl";
 const STATS_V2: &str = "meta/episodes_stats.jsonl";
 
-/// Size of a data file of version 3.0, MiB, from which on the next episode goes to a new file.
+/// Size of a data file, MiB, from which the next episode of a dataset of version 3.0 goes to a new file.
 pub(super) const FILE_MB: usize = 100;
 /// Largest number of files in a folder such as `chunk-000`, as in LeRobot.
 pub(super) const CHUNK: usize = 1000;
 
-/// Number of episodes whose rows in the list of episodes are written at once.
+/// Number of episodes whose rows are written to the list of episodes at a time.
 const EPISODES_TOGETHER: usize = 256;
 
-/// Metadata that tells pandas to take the texts of the tasks as the index of their table, as LeRobot expects.
+/// Metadata for pandas, which make the column `task` the index of the table of tasks, as LeRobot expects.
 const PANDAS: &str = r#"{"index_columns": ["task"], "column_indexes": [], "columns": [
     {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null},
     {"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}]}"#;
@@ -65,11 +65,12 @@ impl Episode {
 /// Writer of the dataset's list of episodes.
 pub(super) struct Episodes {
     folder: PathBuf,
-    /// Two text files of version 2.1: a line for each episode, and a line for each episode's statistics. `None` in version 3.0.
+    /// Two text files of version 2.1: a line for each episode, and a line for the statistics of each episode. `None` in
+    /// version 3.0.
     lines: Option<[Lines; 2]>,
     /// Parquet table of the episodes in version 3.0; `None` until its first rows are written, and in version 2.1.
     table: Option<Table>,
-    /// Episodes that are not in the table yet, with the texts of their tasks.
+    /// Episodes that are not in `table` yet, each with the descriptions of its tasks.
     waiting: Vec<(Episode, Vec<String>)>,
 }
 
@@ -143,7 +144,7 @@ fn write_tasks(path: PathBuf, tasks: &[String]) -> Result<(), Error> {
 /// Function that returns the value that an episode has in one column.
 type EpisodeValue = fn(&Episode) -> usize;
 
-/// Makes the rows of `episodes` in the table of episodes that version 3.0 has.
+/// Makes the rows for `episodes` in the Parquet table of episodes that version 3.0 has.
 fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     let whole: [(&str, EpisodeValue); 8] = [
@@ -180,7 +181,7 @@ fn rows_of(episodes: &[(Episode, Vec<String>)]) -> Result<RecordBatch, arrow_sch
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
 }
 
-/// Nests elements in lists, one level for each axis of `shape`.
+/// Nests a flat array in lists, one level for each axis of `shape`.
 pub(super) fn lists_of(flat: ArrayRef, shape: &[usize]) -> ArrayRef {
     shape.iter().rev().fold(flat, |inner, &n| {
         let field = element_of(inner.data_type().clone());

@@ -1,20 +1,20 @@
 //! Reader and writer of datasets of [LeRobot](https://github.com/huggingface/lerobot), as folders, in versions 2.1 and 3.0.
 //!
 //! ```text
-//! meta/info.json                                the features, frames a second, how many of everything
-//! meta/stats.json                               of each feature, by which policies normalise          version 3.0
-//! meta/tasks.parquet, meta/episodes/...         what was done, and which frames are of which episode  version 3.0
-//! meta/{tasks,episodes,episodes_stats}.jsonl    the same                                              version 2.1
-//! data/chunk-000/file-000.parquet               a row a frame, episode after episode                  version 3.0
-//! data/chunk-000/episode_000000.parquet         a file an episode                                     version 2.1
+//! meta/info.json                                features, frames a second, numbers of frames and episodes
+//! meta/stats.json                               statistics of each feature, to normalise it           version 3.0
+//! meta/tasks.parquet, meta/episodes/...         descriptions of the tasks, and the episodes           version 3.0
+//! meta/{tasks,episodes,episodes_stats}.jsonl    the same, and the statistics of each episode          version 2.1
+//! data/chunk-000/file-000.parquet               a row for each frame, several episodes in a file      version 3.0
+//! data/chunk-000/episode_000000.parquet         a row for each frame, one episode in a file           version 2.1
 //! ```
 //!
-//! A frame's `timestamp` is `frame_index / fps`. A dataset has no column for other times, so that true times go into features of
-//! their own. Images are PNGs in the data files. Video is neither read nor written.
+//! A frame's `timestamp` is `frame_index / fps`. To keep the capture times of samples, store them as a feature. Images are PNGs
+//! in the data files. Video is neither read nor written.
 //!
-//! The statistics min, max, mean, standard deviation and count are over all frames. Quantiles are exact up to 65,536 frames; past
-//! that they are over every second, fourth, ... frame. Values that are not finite are left out. Statistics of images are over every
-//! pixel.
+//! The statistics min, max, mean, standard deviation and count are over all frames. Quantiles are exact up to 65,536 frames;
+//! for more frames they are over every second, fourth, ... frame. Values that are not finite are left out. Statistics of images
+//! are over every pixel.
 //!
 //! ```
 //! use robocache_formats::lerobot::{Dataset, Feature, Kind, Reader, Version, Writer};
@@ -89,12 +89,12 @@ pub struct Dataset {
     pub fps: u32,
     /// Name of the robot's type; `None` if it is not known.
     pub robot_type: Option<String>,
-    /// Features of a frame, without the columns that every dataset has, such as `timestamp`.
+    /// Features of a frame. The columns that every dataset has, such as `timestamp`, are not listed.
     pub features: Vec<Feature>,
 }
 
 impl Dataset {
-    /// Describes a dataset at `fps` frames a second that has neither features nor a type of robot yet.
+    /// Describes a dataset at `fps` frames a second, with no features and no type of robot yet.
     pub fn new(version: Version, fps: u32) -> Self {
         Self {
             version,
@@ -112,6 +112,6 @@ pub struct Written {
     pub episodes: usize,
     /// Number of frames of all episodes.
     pub frames: usize,
-    /// Texts of the tasks, in the order of their first frames.
+    /// Descriptions of the tasks, in the order of their first frames.
     pub tasks: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! Reader of datasets, frame by frame. Frames come in order, episode by episode: a file that contradicts this order is an error,
-//! and reading goes on behind the file.
+//! Reader of LeRobot datasets, frame by frame, episode after episode. A data file whose frames are out of order is an error,
+//! and reading continues with the next file.
 
 use super::feature::{EPISODE_INDEX, FRAME_INDEX, TASK_INDEX, TIMESTAMP};
 use super::files::guarded;
@@ -30,9 +30,10 @@ pub struct Reader {
     file: Option<(PathBuf, ParquetRecordBatchReader)>,
     /// Number of frames that were read so far.
     frames: u64,
-    /// Number of frames that `meta/info.json` states.
+    /// Number of frames in the dataset according to `meta/info.json`.
     expected: u64,
-    /// Episode of the frame that was read last, and index of the frame in the episode; `None` before the first frame.
+    /// Index of the episode of the frame that was read last, and index of the frame in that episode; `None` before the
+    /// first frame.
     last: Option<(i64, i64)>,
 }
 
@@ -45,8 +46,8 @@ pub struct Frames {
     columns: Vec<Column>,
 }
 
-/// The `timestamp` of each frame, s since its episode began, and the relative precision of the column's float type. The error is
-/// the name of the column's type, if times can't be read from it.
+/// The `timestamp` of each frame, s since its episode began, and the relative precision of the column's float type. The error
+/// is the name of the column's type, if it is not float32 or float64.
 type Times = Result<(Vec<f64>, f64), String>;
 
 struct Column {
@@ -85,12 +86,12 @@ impl Reader {
         &self.dataset
     }
 
-    /// Texts of the tasks, in the order of their indices.
+    /// Descriptions of the tasks, such as `reach for the cup`, in the order of their indices.
     pub fn tasks(&self) -> &[String] {
         &self.tasks
     }
 
-    /// Keeps the features for which `keep` returns true, and does not read the others from the files.
+    /// Keeps the features for which `keep` returns true. The columns of other features are not read from the files.
     pub fn retain(&mut self, keep: impl FnMut(&Feature) -> bool) {
         self.dataset.features.retain(keep);
     }
@@ -98,8 +99,8 @@ impl Reader {
     /// Reads the next batch of frames; `None` at the end of the dataset.
     ///
     /// # Errors
-    /// If a feature can't be read, such as a video. If a file is damaged or contradicts `meta/info.json`: the next call goes on
-    /// behind the file. Once at the end, if the number of frames differs from the number in `meta/info.json`.
+    /// If a feature can't be read, such as a video. If a data file is damaged or contradicts `meta/info.json`: the next call
+    /// continues with the next file. Once at the end, if the number of frames differs from the number in `meta/info.json`.
     pub fn next_frames(&mut self) -> Result<Option<Frames>, Error> {
         loop {
             let Some((path, batches)) = &mut self.file else {
@@ -140,7 +141,7 @@ impl Reader {
     }
 }
 
-/// Opens a data file for reading of the columns of `features` and of the bookkeeping columns.
+/// Opens a data file to read the columns of `features`, and the columns that every dataset has, such as `frame_index`.
 fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, Error> {
     for feature in features {
         if let Kind::Other(kind) = &feature.kind {
@@ -169,8 +170,8 @@ fn open(path: &Path, features: &[Feature]) -> Result<ParquetRecordBatchReader, E
     opened.flatten().map_err(|problem| Error::file(path, problem))
 }
 
-/// Checks that frames follow one another, episode by episode, and that the index of each task is below `tasks`. The previous frame
-/// has the episode and the index `last`; `None` before the first frame.
+/// Checks that each frame is the next one of its episode, or the first one of a later episode. Checks that its task index is
+/// below `tasks`. `last` has the episode and the index of the previous frame; `None` before the first frame.
 fn check_order(last: &mut Option<(i64, i64)>, frames: &Frames, tasks: usize) -> Result<(), String> {
     for frame in 0..frames.len() {
         let (episode, index, task) = (frames.episodes[frame], frames.indices[frame], frames.tasks[frame]);
@@ -224,7 +225,7 @@ impl Dataset {
     }
 }
 
-/// Reads a column of times, s; a null is NaN. A float32 becomes the shortest decimal number that rounds to it.
+/// Reads a column of timestamps, s; a null is NaN. A float32 is read as the shortest decimal number that rounds to it.
 fn times_of(array: &ArrayRef) -> Times {
     let decimal = |time: f32| time.to_string().parse().unwrap_or(f64::NAN);
     match array.data_type() {
@@ -275,7 +276,7 @@ fn numbers_of(array: &ArrayRef, feature: &Feature) -> Result<Buffer, String> {
     Ok(data.buffers()[0].slice_with_length(data.offset() * size, data.len() * size))
 }
 
-/// Returns the elements of the lists in a column, each of which must have `n` elements.
+/// Returns the flattened elements of a column of lists, each of which must have `n` elements.
 fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
     if array.null_count() > 0 {
         return Err("has nulls (allowed: a value in every frame)".to_owned());
@@ -290,7 +291,7 @@ fn inner_of(array: &ArrayRef, n: usize) -> Result<ArrayRef, String> {
     elements.map_err(|found| format!("has a list of {found} (allowed: {n}, as meta/info.json says)"))
 }
 
-/// Returns the elements of lists of `n`, or the length of the first list with another number of elements.
+/// Returns the flattened elements of lists of `n` elements. The error is the length of the first list with another length.
 fn elements_of<O: OffsetSizeTrait>(lists: &GenericListArray<O>, n: usize) -> Result<ArrayRef, usize> {
     match lists.offsets().lengths().find(|&found| found != n) {
         Some(found) => Err(found),
@@ -358,7 +359,8 @@ impl Frames {
         self.tasks[frame] as usize
     }
 
-    /// Elements of a feature in one frame, row-major; bools are bytes of 0 or 1. `feature` is an index in [`Dataset::features`].
+    /// Elements of a feature in one frame, row-major; bools are bytes of 0 or 1. `feature` is an index
+    /// in [`Dataset::features`].
     ///
     /// # Panics
     /// If the feature is an image.

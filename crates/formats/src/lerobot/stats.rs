@@ -1,5 +1,5 @@
-//! Statistics of features, with which policies normalize their inputs and outputs. Values that are not finite never count, and
-//! memory is bounded however many frames there are.
+//! Statistics of features, by which policies normalize their inputs and outputs. Values that are not finite are ignored, and
+//! memory is bounded for any number of frames.
 
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,8 @@ const NAMES: [&str; 9] = ["min", "max", "mean", "std", "q01", "q10", "q50", "q90
 /// The quantiles that are computed, in the order of their names.
 const QUANTILES: [f64; 5] = [0.01, 0.1, 0.5, 0.9, 0.99];
 
-/// Largest number of frames from which quantiles are computed.
+/// Number of frames up to which quantiles are exact. For more frames they are computed from a subsample of fewer frames
+/// than this.
 pub(super) const MOST_SAMPLED: usize = 1 << 16;
 
 /// Statistics of a feature, as they are written to a dataset.
@@ -27,25 +28,25 @@ pub(super) struct Stats {
     whole: Running,
 }
 
-/// Running statistics of a feature's frames, to which frames can be added.
+/// Running statistics of a feature, updated frame by frame.
 #[derive(Clone)]
 enum Running {
     /// The shape of a frame, the moments of each of its elements, and a sample of frames for the quantiles.
     Numbers(Vec<usize>, Vec<Moments>, Sample),
-    /// Number of images, and the histogram of each channel, from which all statistics follow.
+    /// Number of images, and a histogram of each channel's pixel values.
     Pixels(u64, Vec<[u64; 256]>),
 }
 
-/// Subsample of a feature's frames, for the quantiles: all up to [`MOST_SAMPLED`], then every second, fourth, ... frame.
+/// Subsample of a feature's frames, for the quantiles: all frames up to [`MOST_SAMPLED`], then every second, fourth, ... frame.
 #[derive(Clone)]
 struct Sample {
     /// Number of elements in a frame.
     width: usize,
-    /// Number of frames so far, those included that were not kept.
+    /// Number of frames seen so far, whether kept or not.
     count: u64,
-    /// Elements of the frames that were kept, `[frames, elements]`.
+    /// Elements of the kept frames, `[frames, elements]`.
     frames: Vec<f64>,
-    /// Period of the frames that are kept: one frame of `every` is kept.
+    /// Sampling period: one frame of `every` is kept.
     every: u64,
 }
 
@@ -69,7 +70,7 @@ impl Moments {
         squares: 0.0,
     };
 
-    /// Merges the moments of other frames (Chan et al. 1979).
+    /// Merges the moments of another set of frames, element by element (Chan et al. 1979).
     fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -84,7 +85,7 @@ impl Moments {
     }
 }
 
-/// Computes the moments of each element over frames, `[frames, elements]`.
+/// Computes the moments of each element over `values`, `[frames, elements]` with `width` elements.
 fn moments_of(values: &[f64], width: usize) -> Vec<Moments> {
     let mut elements = vec![Moments::NONE; width];
     for frame in values.chunks_exact(width) {
@@ -131,7 +132,7 @@ impl Sample {
         }
     }
 
-    /// Drops every second of the frames that are kept, and doubles `every`: later frames are thinned alike.
+    /// Drops every second kept frame, and doubles `every` so that later frames are sampled at the same rate.
     fn thin(&mut self) {
         let (width, kept) = (self.width, self.frames.len() / self.width / 2);
         for frame in 0..kept {
@@ -156,7 +157,7 @@ impl Sample {
     }
 }
 
-/// Computes quantiles by NumPy's method `linear`, and reorders the values. Returns zeros if there are no values.
+/// Computes `QUANTILES` of the values as NumPy's method `linear` does. Reorders the values. Returns zeros if there are none.
 fn quantiles(values: &mut [f64]) -> [f64; 5] {
     if values.is_empty() {
         return [0.0; 5];
@@ -179,7 +180,7 @@ fn quantiles(values: &mut [f64]) -> [f64; 5] {
     })
 }
 
-/// Joins min, max, mean and standard deviation of an element with its quantiles, in the order of `NAMES`.
+/// Concatenates min, max, mean and standard deviation with the quantiles, in the order of `NAMES`.
 fn all(moments: [f64; 4], quantiles: [f64; 5]) -> [f64; 9] {
     let mut all = [0.0; 9];
     all[..4].copy_from_slice(&moments);
@@ -187,7 +188,8 @@ fn all(moments: [f64; 4], quantiles: [f64; 5]) -> [f64; 9] {
     all
 }
 
-/// Joins the statistics of an element: those that follow from its moments, zeros if no value is finite, and its quantiles.
+/// Returns all statistics of an element, in the order of `NAMES`. If no value is finite, all statistics that follow from the
+/// moments are 0.
 fn of_numbers(moments: &Moments, quantiles: [f64; 5]) -> [f64; 9] {
     let std = (moments.squares / moments.count as f64).sqrt();
     match moments.count {
@@ -227,8 +229,8 @@ fn of_pixels(counts: &[u64; 256]) -> [f64; 9] {
 }
 
 impl Running {
-    /// Merges the statistics of an episode. The sample for the quantiles is left as it is: `add_numbers` has already added the
-    /// episode's frames to it.
+    /// Merges the statistics of an episode into those of the dataset. The sample for the quantiles does not change:
+    /// `add_numbers` has already added the episode's frames to it.
     fn merge(&mut self, episode: &Self) {
         match (self, episode) {
             (Self::Numbers(_, elements, _), Self::Numbers(_, others, _)) => merge(elements, others),
@@ -311,7 +313,7 @@ impl Stats {
         }
     }
 
-    /// Ends the current episode, adds its statistics to those of the dataset, and returns them.
+    /// Ends the current episode, and adds its statistics to those of the dataset. Returns the statistics of the episode.
     pub(super) fn end_episode(&mut self) -> Summary {
         self.whole.merge(&self.episode);
         let none = match &self.whole {
@@ -321,7 +323,7 @@ impl Stats {
         std::mem::replace(&mut self.episode, none.episode).summary()
     }
 
-    /// Computes the statistics over all episodes that have ended.
+    /// Computes the statistics of the dataset, over all episodes that have ended.
     pub(super) fn whole(&self) -> Summary {
         self.whole.summary()
     }

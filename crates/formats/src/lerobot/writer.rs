@@ -1,4 +1,5 @@
-//! Writer of datasets, frame by frame. A dataset is whole or not a dataset: `meta/info.json` is written last.
+//! Writer of LeRobot datasets, frame by frame. `meta/info.json` is written last: a folder that was not finished is not
+//! a dataset.
 
 use super::column::Column;
 use super::feature::{bookkeeping, is_bookkeeping};
@@ -20,17 +21,17 @@ const BATCH_FRAMES: usize = 4096;
 /// Largest number of bytes of frames that are buffered before they are written.
 const BATCH_BYTES: usize = 32 << 20;
 
-/// Size from which on a row group, which is held in memory, is written, bytes. A row group also ends with its episode.
+/// Size from which the current row group is written from memory to the file, bytes. A row group also ends with its episode.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Writer of a dataset into a new folder, frame by frame.
 ///
-/// For each frame every feature is [set](Self::set) once. After this, [`end_frame`](Self::end_frame) is called with the task that
-/// was done. Frames of an episode are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever the times of their
-/// values were.
+/// For each frame, [set](Self::set) every feature once, and then call [`end_frame`](Self::end_frame) with the task of the
+/// robot. Frames of an episode are `1 / fps` s apart: their `timestamp` is `frame_index / fps`, whatever the capture times of
+/// their values.
 ///
-/// Only [`finish`](Self::finish) writes `meta/info.json`: a folder without this file is not a dataset. Memory holds a row group of
-/// at most 64 MiB, a batch of frames, the statistics, and a row for each episode.
+/// Only [`finish`](Self::finish) writes `meta/info.json`: a folder without this file is not a dataset. Memory holds a row group
+/// of at most 64 MiB, a batch of frames, the statistics, and a row for each episode.
 pub struct Writer {
     folder: PathBuf,
     dataset: Dataset,
@@ -46,7 +47,7 @@ pub struct Writer {
     episode: Episode,
     episodes: Episodes,
     file: Option<Table>,
-    /// Number of data files that are finished, and so the index of the current file.
+    /// Number of finished data files, which is the index of the current file.
     files: usize,
 }
 
@@ -130,7 +131,7 @@ impl Writer {
     /// Ends the current frame, in which the robot did `task`.
     ///
     /// # Errors
-    /// If a feature is not set: the frame is dropped, and the writer can go on. If a file can't be written.
+    /// If a feature is not set: the frame is dropped, and the writer remains usable. If a file can't be written.
     pub fn end_frame(&mut self, task: &str) -> Result<(), Error> {
         if let Some(missing) = self.is_set.iter().position(|is_set| !is_set) {
             self.drop_frame();
@@ -169,7 +170,8 @@ impl Writer {
         }
     }
 
-    /// Ends the current episode. A frame that is not ended is dropped, and an episode without a frame does not count.
+    /// Ends the current episode. A frame without [`end_frame`](Self::end_frame) is dropped, and an episode without a frame does
+    /// not count.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -289,7 +291,8 @@ impl Dataset {
     /// Checks that a writer can write the dataset's features.
     ///
     /// # Errors
-    /// Names the first feature that can't be written, and the reason: its name, type or shape, or another feature of its name.
+    /// Names the first feature that can't be written, and the reason: its name, type or shape, or a second feature with the
+    /// same name.
     pub fn check(&self) -> Result<(), Error> {
         for (i, feature) in self.features.iter().enumerate() {
             feature.check_written()?;
@@ -315,8 +318,8 @@ mod tests {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use std::fs::File;
 
-    /// Checks that only a part of a long episode is held in memory: its row groups have a bounded size, and together they have all
-    /// frames.
+    /// Checks that a long episode is written in several row groups of bounded size, which together have all frames. Memory then
+    /// never holds the whole episode.
     #[test]
     fn a_long_episode_has_several_row_groups() {
         let folder = std::env::temp_dir().join(format!("robocache-row-groups-{}", std::process::id()));

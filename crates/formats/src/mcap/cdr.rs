@@ -1,14 +1,14 @@
-//! Decoder of messages in CDR, the serialization of ROS 2. A length that the bytes of the message can't hold is refused.
+//! Decoder of messages in CDR, the serialization of ROS 2. A length that exceeds the bytes of the message is refused.
 
 use super::columns::Column;
 use super::types::{Count, Kind, Type};
 use std::borrow::Cow;
 
-/// Largest number of bytes at the end of a message that count as padding.
+/// Largest number of bytes after the last field of a message that count as padding.
 const MOST_PADDING: usize = 7;
 
 /// Decodes a message in CDR, and appends its values as a row to `columns`. If `is_exact`, refuses a message with more than
-/// `MOST_PADDING` bytes behind its last field.
+/// `MOST_PADDING` bytes after its last field.
 pub(super) fn read(of: &Type, data: &[u8], is_exact: bool, columns: &mut [Column]) -> Result<(), String> {
     let mut cdr = Cdr::new(data)?;
     cdr.read_struct(of, columns)?;
@@ -20,12 +20,12 @@ pub(super) fn read(of: &Type, data: &[u8], is_exact: bool, columns: &mut [Column
     }
 }
 
-/// Decodes a message in CDR that consists of one text, as `std_msgs/String` does.
+/// Decodes a message in CDR that consists of a single string, such as `std_msgs/String`.
 pub(super) fn text(data: &[u8]) -> Result<String, String> {
     Ok(Cdr::new(data)?.text()?.into_owned())
 }
 
-/// Reader of a message's bytes, in which each number stands at a multiple of its size.
+/// Reader of a message's bytes, in which each number is aligned to its size.
 struct Cdr<'a> {
     data: &'a [u8],
     at: usize,
@@ -80,8 +80,7 @@ impl<'a> Cdr<'a> {
         Ok(String::from_utf8_lossy(text.strip_suffix(&[0]).unwrap_or(text)))
     }
 
-    /// Reads the number of elements of a sequence. Refuses a number larger than the number of bytes left: each element takes at
-    /// least one byte.
+    /// Reads the length of a sequence. Refuses a length above the number of bytes left: each element has at least one byte.
     fn count(&mut self) -> Result<usize, String> {
         let count = self.length()?;
         let there = self.data.len() - self.at;

@@ -1,5 +1,5 @@
-//! Writer of an MCAP file: messages in uncompressed chunks, and an index of them at the end. A file that was not finished can be
-//! read up to its last whole chunk.
+//! Writer of an MCAP file: messages in uncompressed chunks, and an index of the chunks at the end. A file that was not finished
+//! can be read up to its last complete chunk.
 
 use super::record::MOST_BYTES;
 use mcap::records::MessageHeader;
@@ -54,7 +54,7 @@ impl Chunks {
         channel.map_err(io_error)
     }
 
-    /// Adds a message of a channel. Times are ns.
+    /// Adds a message to a channel. Times are ns.
     pub(super) fn message(&mut self, channel_id: u16, log_time: u64, publish_time: u64, data: &[u8]) -> io::Result<()> {
         let next = self.sequences.entry(channel_id).or_default();
         let sequence = *next;
@@ -85,7 +85,7 @@ impl Chunks {
 }
 
 impl Drop for Chunks {
-    /// Drops the writer of a file that is not finished, without the summary and the footer that the crate `mcap` would write.
+    /// Drops the writer of an unfinished file, without the summary and the footer that the crate `mcap` would write.
     fn drop(&mut self) {
         drop(self.writer.take().map(mcap::Writer::into_inner));
     }

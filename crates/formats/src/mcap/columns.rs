@@ -1,5 +1,5 @@
-//! Buffers for the values of decoded fields, which become Arrow arrays. Missing values are filled in up to a bounded number, so
-//! that a message of few bytes never takes much memory.
+//! Column buffers for the values of decoded fields, which become Arrow arrays. The number of missing values that are filled in
+//! is bounded, so that a short message never takes much memory.
 
 use super::types::{Count, Kind, Type};
 use arrow_array::{
@@ -12,13 +12,13 @@ use arrow_schema::{DataType, Fields};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
-/// Makes an empty column for each field of a type.
+/// Makes an empty column for each field of a message type.
 pub(super) fn of(of: &Type) -> Vec<Column> {
     let fields = of.fields.iter();
     fields.map(|field| Column::new(&field.kind, field.count)).collect()
 }
 
-/// Makes an Arrow struct of `rows` rows from columns. `fields` are the Arrow fields of their type.
+/// Makes an Arrow struct array of `rows` rows from columns. `fields` has the Arrow field of each column.
 pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Result<StructArray, String> {
     let columns = columns.into_iter().zip(fields);
     let columns = columns.map(|(column, field)| column.finish(field.data_type()));
@@ -26,16 +26,16 @@ pub(super) fn finish(columns: Vec<Column>, fields: &Fields, rows: usize) -> Resu
     StructArray::try_new_with_length(fields.clone(), columns, None, rows).map_err(|error| error.to_string())
 }
 
-/// Largest number of values that are filled in for missing values of a message. In some encodings, a list element of two bytes
-/// stands for a struct of thousands of missing values.
+/// Largest number of missing values that are filled in for one message. In some encodings, a list element of two bytes stands
+/// for a struct of thousands of missing values.
 const MOST_FILLED: usize = 1 << 22;
 
-/// Number of values that were filled in for missing values of a message so far.
+/// Number of missing values that were filled in so far for one message.
 #[derive(Default)]
 pub(super) struct Filled(usize);
 
 impl Filled {
-    /// Adds a row for a missing value to a column. Refuses more than `MOST_FILLED` values in all.
+    /// Appends a row for a missing value to a column. Fails if the message then has more than `MOST_FILLED` missing values.
     pub(super) fn add(&mut self, column: &mut Column) -> Result<(), String> {
         self.0 += column.add_absent();
         match self.0 {
@@ -45,7 +45,7 @@ impl Filled {
     }
 }
 
-/// Values of a field, with a row for each message, or for each element of a list.
+/// Decoded values of a field: a row for each message, or for each element of a list.
 pub(super) enum Column {
     Bools(Vec<bool>),
     Numbers {
@@ -55,16 +55,16 @@ pub(super) enum Column {
         /// Indices of the rows without a value, whose bytes are 0.
         absent: Vec<usize>,
     },
-    /// Texts, or byte strings: the offsets between them, and the bytes of all of them.
+    /// Strings, or byte strings: the offsets at which they begin and end, and the bytes of all of them.
     Texts(Vec<i32>, Vec<u8>),
     Structs {
         columns: Vec<Column>,
         rows: usize,
-        /// True if some fields of the next row were read, and the row is not ended.
+        /// True while a row is incomplete: some of its fields were decoded, and others may follow.
         is_open: bool,
     },
     Lists(Vec<i32>, Box<Column>),
-    /// Number of rows of data that are not decoded and not kept.
+    /// Number of rows of a field that is not decoded.
     Opaque(usize),
 }
 
@@ -93,7 +93,7 @@ impl Column {
         }
     }
 
-    /// Number of rows in the column; a row that is not ended does not count.
+    /// Number of complete rows in the column.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Bools(values) => values.len(),
@@ -103,8 +103,8 @@ impl Column {
         }
     }
 
-    /// Adds a row for a missing value: a null, an empty text or list, or a struct of missing values. Returns the number of values
-    /// added.
+    /// Appends a row for a missing value: a null, an empty string or list, or a struct of missing values. Returns the number of
+    /// values filled in.
     fn add_absent(&mut self) -> usize {
         match self {
             Self::Bools(values) => values.push(false),
@@ -122,21 +122,22 @@ impl Column {
         1
     }
 
-    /// Appends a number to a column of numbers. The lowest of `bits`, as many as the column's type has, are the number's bits.
+    /// Appends a number to a column of numbers. The low bits of `bits`, as many as the column's type has, are the bits of
+    /// the number.
     pub(super) fn add_number(&mut self, bits: u64) {
         if let Self::Numbers { dtype, values, .. } = self {
             values.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
         }
     }
 
-    /// Adds numbers of one byte each to a column of numbers.
+    /// Appends numbers of one byte each to a column of numbers.
     pub(super) fn add_bytes(&mut self, bytes: &[u8]) {
         if let Self::Numbers { values, .. } = self {
             values.extend_from_slice(bytes);
         }
     }
 
-    /// Adds a text or a byte string to a column of texts.
+    /// Appends a string or a byte string to a column of strings.
     pub(super) fn add_text(&mut self, text: &[u8]) -> Result<(), String> {
         if let Self::Texts(offsets, bytes) = self {
             bytes.extend_from_slice(text);
@@ -145,7 +146,7 @@ impl Column {
         Ok(())
     }
 
-    /// Ends a row of a column of lists: the elements that were added since the end of the row before are its list.
+    /// Ends a row of a column of lists. The elements appended since the previous call are its list.
     pub(super) fn end_list(&mut self) -> Result<(), String> {
         if let Self::Lists(offsets, items) = self {
             offsets.push(end(items.len(), "more than 2^31 - 1 elements")?);
@@ -153,7 +154,7 @@ impl Column {
         Ok(())
     }
 
-    /// Drops all rows of numbers or texts behind the first `len`.
+    /// Drops the rows after the first `len`, in a column of numbers or strings.
     pub(super) fn truncate(&mut self, len: usize) {
         match self {
             Self::Numbers { dtype, values, absent } => {

@@ -1,5 +1,5 @@
-//! Opening of a bag's file: MCAP or SQLite, which may be compressed as a whole with zstd. A compressed file is unpacked to a
-//! temporary copy of bounded size, whose name is removed as soon as the copy is open.
+//! Opening of a bag's file: MCAP or SQLite, optionally compressed as a whole with zstd. A compressed file is unpacked to a
+//! temporary file of bounded size, which is unlinked as soon as it is open.
 
 use super::ordered::Ordered;
 use super::record::Container;
@@ -14,14 +14,14 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// First bytes of a file of SQLite.
+/// First bytes of an SQLite file.
 const SQLITE: [u8; 16] = *b"SQLite format 3\0";
-/// Largest ratio of unpacked to compressed size: no recording compresses better.
+/// Largest allowed ratio of unpacked to compressed size: no recording compresses better.
 const MAX_RATIO: u64 = 1000;
 /// Number of bytes that an unpacked file may have beyond `MAX_RATIO` times its compressed size.
 const SPARE_BYTES: u64 = 1 << 30;
 
-/// An open file of a bag, and the error if a part of the file can't be read; else `None`.
+/// Open file of a bag, and an error if a part of the file can't be read.
 pub(super) type Opened = (Box<dyn Container>, Option<Error>);
 
 /// Opens a file of a bag, and unpacks it if needed.
@@ -39,8 +39,8 @@ pub(super) fn open(path: &Path) -> Result<Opened, Error> {
     }
 }
 
-/// Opens an uncompressed file of a bag, or the unpacked copy of a compressed file. `at` is the path of the opened file; errors call
-/// it `path`.
+/// Opens an uncompressed file of a bag, or the unpacked copy of a compressed file. `at` is the path to open; error texts name
+/// `path` instead.
 #[cfg_attr(not(feature = "rosbag2"), expect(unused_variables))]
 fn open_plain(path: &Path, at: &Path, mut file: File) -> Result<Opened, Error> {
     if begin(&mut file).map_err(|source| Error::io(path, source))? != SQLITE {
@@ -66,12 +66,12 @@ fn begin(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(begin)
 }
 
-/// Path of an unpacked copy in the folder of temporary files. The path is removed when the value is dropped, and a copy that is
-/// open stays readable.
+/// Path of an unpacked copy in the folder of temporary files. Dropping the value unlinks the copy; a handle that is open
+/// stays readable.
 struct Unpacked(PathBuf);
 
 impl Unpacked {
-    /// Unpacks a compressed file into a new copy. Also returns the error if only a part could be unpacked; else `None`.
+    /// Unpacks a compressed file into a new temporary file. Also returns an error if only a part could be unpacked.
     fn new(path: &Path, compressed: File) -> Result<(Self, Option<Error>), Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Unpacked {
     }
 }
 
-/// Writer of a file that keeps the text of a failed write's error, to tell this error from those of the decoder.
+/// Writer to a file that keeps the error text of a failed write, to tell this error from errors of the decoder.
 struct CheckedFile<'a> {
     file: &'a mut File,
     refused: Option<String>,

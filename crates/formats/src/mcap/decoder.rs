@@ -1,4 +1,4 @@
-//! Decoder of messages in each encoding. A message that does not fit its type is an error.
+//! Decoder of a bag's messages in CDR, JSON or Protocol Buffers. A message that does not fit its type is an error.
 
 use super::protobuf::{self, Layout};
 use super::tally::Tally;
@@ -11,13 +11,14 @@ use std::sync::Arc;
 /// Decoder of the messages of one type, in one encoding.
 pub(super) struct Decoder {
     of: Arc<Type>,
-    /// Fields of the Arrow struct that a message becomes.
+    /// Fields of the Arrow struct array that a message becomes.
     pub fields: Fields,
     pub encoding: Encoding,
 }
 
 pub(super) enum Encoding {
-    /// CDR of ROS 2. If `is_exact`, bytes behind the last field are refused, as the message may have another version of the type.
+    /// CDR, the serialization of ROS 2. If `is_exact`, bytes after the last field are refused, as the message may have another
+    /// version of the type.
     Cdr {
         is_exact: bool,
     },
@@ -34,7 +35,8 @@ impl Decoder {
         }
     }
 
-    /// Reads a message into a struct of one row. `tally` counts keys that are unknown or repeated, and numbers that are rounded.
+    /// Decodes a message to an Arrow struct array of one row. `tally` counts keys that are unknown or repeated, and numbers
+    /// that are rounded.
     pub(super) fn read(&self, data: &[u8], tally: &mut Tally) -> Result<StructArray, String> {
         let mut columns = columns::of(&self.of);
         match &self.encoding {

@@ -1,5 +1,5 @@
-//! Types of Protocol Buffers, read from a `FileDescriptorSet`. Nesting is decoded to a bounded depth, so that no description leads
-//! to an endless type.
+//! Message types of Protocol Buffers, read from a `FileDescriptorSet`. Nesting is decoded to a bounded depth, so that a
+//! recursive description ends.
 
 use super::protobuf::{Form, Layout, Tag, Value, Wire};
 use super::types::{Count, Field, Kind, Type};
@@ -7,7 +7,7 @@ use robocache_device::Dtype;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Largest number of levels of messages within messages that are decoded.
+/// Largest nesting depth of messages that is decoded.
 const DEEPEST: usize = 32;
 
 /// A message type, and the layout of its fields on the wire.
@@ -16,8 +16,8 @@ type Made = (Arc<Type>, Arc<Layout>);
 /// Value `LABEL_REPEATED` of `FieldDescriptorProto.Label`.
 const REPEATED: u64 = 3;
 
-/// Makes the type with this name, and its layout on the wire, from the bytes of a `FileDescriptorSet`. A message within itself, or
-/// too deep in other messages, is not decoded.
+/// Makes the type with this name, and its layout on the wire, from the bytes of a `FileDescriptorSet`. A message type that
+/// contains itself, or is nested too deep, is not decoded.
 pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     let failed = |problem: String| format!("its schema is not a FileDescriptorSet: {problem}");
     let mut types = Types::default();
@@ -29,8 +29,8 @@ pub(super) fn from_descriptors(name: &str, set: &[u8]) -> Result<Made, String> {
     }
 }
 
-/// Returns the last value of the field with number `field` in the encoded message `data`, as `of` converts it. Values for which
-/// `of` returns `None` do not count. Returns `None` if there is no value.
+/// Returns the last value of field number `field` in the encoded message `data`, converted by `of`. Skips values for which `of`
+/// returns `None`. Returns `None` if no value is left.
 fn last<'a, T>(data: &'a [u8], field: u64, of: impl Fn(Value<'a>) -> Option<T>) -> Result<Option<T>, String> {
     let mut found = None;
     for each in Wire::new(data) {
@@ -60,8 +60,8 @@ fn text(data: &[u8], field: u64) -> Result<String, String> {
     Ok(String::from_utf8_lossy(bytes(data, field)?.unwrap_or_default()).into_owned())
 }
 
-/// Reads `FeatureSet.field_presence` from `data`, the descriptor of a file or a field. Returns `None` if it is absent. The
-/// descriptor's options have the field number `options`, and the features in these options have the field number `features`.
+/// Reads `FeatureSet.field_presence` from `data`, the encoded descriptor of a file or a field; `None` if it is absent. The
+/// descriptor has its options in the field number `options`. The options have their feature set in the field number `features`.
 fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, String> {
     let options = bytes(data, options)?.unwrap_or_default();
     number(bytes(options, features)?.unwrap_or_default(), 1)
@@ -70,11 +70,11 @@ fn presence(data: &[u8], options: u64, features: u64) -> Result<Option<u64>, Str
 /// Value `IMPLICIT` of `FeatureSet.FieldPresence`.
 const IMPLICIT: u64 = 2;
 
-/// Rule of a file of type definitions: which fields of its messages tell an absent value from the value 0.
+/// Field presence of a `.proto` file: the rule that tells an absent value from the value 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
     Always,
-    /// Absent values differ from 0 only in fields that are `optional`, that belong to a `oneof`, or that are messages.
+    /// An absent value differs from 0 only in fields that are `optional`, that belong to a `oneof`, or that are messages.
     Marked,
 }
 
@@ -83,11 +83,11 @@ struct Types<'a> {
     /// Encoded `DescriptorProto` of each message type, and the `Presence` of its file, by the type's full name.
     messages: HashMap<String, (&'a [u8], Presence)>,
     made: HashMap<String, Made>,
-    /// Names of the types that are being made now, from the outermost to the innermost.
+    /// Names of the types under construction, from the outermost to the innermost.
     open: Vec<String>,
 }
 
-/// A `FieldDescriptorProto`: the description of a field.
+/// A `FieldDescriptorProto`: the description of one field of a message type.
 struct Described<'a> {
     name: String,
     number: u64,
@@ -139,7 +139,7 @@ impl<'a> Types<'a> {
         Ok(())
     }
 
-    /// Makes the type with this full name; `None` if the set of descriptors lacks it.
+    /// Makes the type with this full name, and its layout on the wire; `None` if the set of descriptors lacks it.
     fn find(&mut self, name: &str) -> Result<Option<Made>, String> {
         if let Some(made) = self.made.get(name) {
             return Ok(Some(made.clone()));
@@ -226,7 +226,7 @@ impl<'a> Described<'a> {
         })
     }
 
-    /// Returns the bits of the number that this field has if it is absent from a message; `None` if it is null instead.
+    /// Returns the bits of the number that replaces this field if it is absent from a message; `None` to make it null.
     fn absent(&self, file: Presence, kind: &Kind) -> Option<u64> {
         let has_presence = match (self.presence, file) {
             (Some(presence), _) => presence != IMPLICIT,

@@ -1,5 +1,5 @@
-//! Encoder of messages in CDR, the serialization of ROS 2. Each number stands at a multiple of its size, counted from the end of
-//! the four bytes of the head.
+//! Encoder of messages in CDR, the serialization of ROS 2. Each number is aligned to its size, counted from the end of the
+//! header of four bytes.
 
 use super::form::datatype;
 use robocache_device::Dtype;
@@ -12,7 +12,7 @@ pub(super) struct Cdr {
 }
 
 impl Cdr {
-    /// Head of a message in CDR: plain, little-endian.
+    /// Header of a message in CDR: plain encoding, little-endian.
     const HEAD: [u8; 4] = [0, 1, 0, 0];
 
     pub(super) fn new() -> Self {
@@ -31,7 +31,7 @@ impl Cdr {
         self.bytes.resize(at + Self::HEAD.len(), 0);
     }
 
-    /// Appends the bytes of a number, at a multiple of its size.
+    /// Appends the bytes of a number, aligned to its size.
     pub(super) fn put<const N: usize>(&mut self, number: &[u8; N]) {
         self.align(N);
         self.bytes.extend(number);
@@ -50,7 +50,7 @@ impl Cdr {
         texts.iter().for_each(|text| self.text(text));
     }
 
-    /// Appends a sequence of numbers of `size` bytes each: their count, and their bytes.
+    /// Appends a sequence of numbers of `size` bytes each: its length, and then `bytes`.
     pub(super) fn list(&mut self, size: usize, bytes: &[u8]) {
         self.put(&((bytes.len() / size) as u32).to_le_bytes());
         if !bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! The files of a bag: one file, or those that the `metadata.yaml` of a folder of rosbag2 lists. Files of a bag that
-//! `metadata.yaml` does not list are not read, but named in a line for the user.
+//! Finding of a bag's files: one file, or the files that the `metadata.yaml` of a rosbag2 folder lists. Other bag files in the
+//! folder are not read; a line for the user names them.
 
 use crate::Error;
 use serde::Deserialize;
@@ -23,14 +23,14 @@ struct Information {
     message_count: Option<u64>,
 }
 
-/// Files of a bag, and what its `metadata.yaml` states about them.
+/// Files of a bag, and the contents of its `metadata.yaml`.
 #[derive(Default)]
 pub(super) struct Bag {
     /// Paths of the bag's files, in the order in which they are read.
     pub files: Vec<PathBuf>,
-    /// Number of messages in the bag that `metadata.yaml` states; `None` if it states none.
+    /// Number of messages in the bag according to `metadata.yaml`; `None` if it gives no number.
     pub stated_messages: Option<u64>,
-    /// Line for the user that names files of the folder that `metadata.yaml` does not list; `None` if there are none.
+    /// Line for the user with the bag files in the folder that `metadata.yaml` does not list; `None` if there are none.
     pub unlisted: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn is_bag(path: &Path) -> bool {
     path.join(METADATA).is_file() || !bag_files(path).is_empty()
 }
 
-/// Finds the files of the bag at a path, which is a file or a folder.
+/// Finds the files of the bag at `path`, which is a file or a folder.
 pub(super) fn of(path: &Path) -> Result<Bag, Error> {
     let of_files = |files: Vec<PathBuf>| Bag {
         files,
@@ -125,7 +125,7 @@ fn bag_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the key by which a file name is sorted: numbers in the name are padded, so that `bag_10` comes behind `bag_2`.
+/// Returns a sort key for a file name: its numbers are padded, so that `bag_10` follows `bag_2`.
 fn ordered(name: &str) -> String {
     let mut key = String::new();
     let mut digits = String::new();

@@ -1,5 +1,5 @@
-//! Forms in which robocache writes messages to MCAP. The metadata of a channel state its form. A form is chosen only if it loses
-//! nothing of the message.
+//! Choice of the ROS message type for a message that robocache writes to MCAP. A type is chosen only if it holds the message
+//! without loss, and the channel's metadata name the choice.
 
 use super::standard::Standard;
 use crate::parts::{ColumnSpec, TEXT, cell_type};
@@ -7,26 +7,26 @@ use robocache_device::Dtype;
 use robocache_stream::recording::text::{self, Change};
 use robocache_stream::{Cells, Column, DATATYPES, Message, MetadataRef, MetadataValue, form};
 
-/// Key of a channel's metadata that holds the description of the channel.
+/// Key in a channel's metadata under which robocache describes the channel.
 pub(super) const ABOUT: &str = "robocache";
-/// Key of a channel's metadata that holds the metadata of the first message of its stream.
+/// Key in a channel's metadata under which robocache stores the metadata of the stream's first message.
 pub(super) const FIRST: &str = "robocache.first";
 
-/// Form in which a message is written: the message type of ROS.
+/// ROS message type that robocache uses to write a message.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Form {
-    /// A message type of ROS that has only numbers beside its header, such as WrenchStamped.
+    /// A ROS message type that consists of a header and numbers, such as WrenchStamped.
     Samples(&'static Standard),
-    /// A JointState, for named values.
+    /// A JointState, for samples whose values have names.
     Joints,
-    /// A PointCloud2, for tables with x, y and z.
+    /// A PointCloud2, for tables with columns x, y and z.
     Cloud,
     /// A message type that robocache defines itself, which can hold any message.
     Exact,
 }
 
 impl Form {
-    /// Chooses the form that viewers draw best, among the forms that lose nothing of the message.
+    /// Chooses the form of a message: of the forms that hold it without loss, the one that viewers draw best.
     pub(super) fn of(message: &Message) -> Self {
         let header = &message.header;
         let is_stamped = i32::try_from(message.timestamp_ns().div_euclid(1_000_000_000)).is_ok();
@@ -59,7 +59,7 @@ impl Form {
     }
 }
 
-/// True if the message is a single column of floats, and each float keeps its bits when it is converted to float64 and back.
+/// True if the payload is one column of floats, and each float keeps its bits when it is converted to float64 and back.
 fn is_kept(message: &Message) -> bool {
     match message.columns() {
         [only] if only.dtype == Dtype::Float64 => true,
@@ -94,7 +94,8 @@ pub(super) fn datatype(dtype: Dtype) -> Option<u8> {
     Some(at as u8 + 1)
 }
 
-/// Returns the type in which elements are written in messages of the form `exact`: float16 and bfloat16 as their bits.
+/// Returns the element type that messages of the form `exact` use for `dtype`: uint16 with the same bits for float16 and
+/// bfloat16, and `dtype` itself for all other types.
 pub(super) fn element(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Float16 | Dtype::BFloat16 => Dtype::UInt16,
@@ -102,7 +103,7 @@ pub(super) fn element(dtype: Dtype) -> Dtype {
     }
 }
 
-/// Parses the type of a column's cells, such as `float32[3]`, as `cell_type` writes it.
+/// Parses the type of a column, such as `float32[3]`, as `cell_type` writes it.
 fn cells_of_type(text: &str) -> Result<(Dtype, Cells), String> {
     let (dtype, cells) = match text.split_once('[') {
         None if text == TEXT => (Dtype::UInt8.name(), Some(Cells::Text(0))),
@@ -114,12 +115,12 @@ fn cells_of_type(text: &str) -> Result<(Dtype, Cells), String> {
     both.ok_or_else(|| format!("a column of `{text}`"))
 }
 
-/// Description of a channel that robocache wrote, kept in the channel's metadata.
+/// Description of a channel that robocache wrote, stored in the channel's metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct About {
     pub stream: String,
-    /// The [`Form`] of the channel's messages. `metadata` stands for texts with the differences of the next message's metadata from
-    /// the first's, `view` for clouds that are only for viewers.
+    /// Name of the channel's [`Form`]. Two more names are used: `metadata` for changes of metadata from the first message to
+    /// the next, and `view` for clouds that only viewers read.
     pub form: String,
     /// True if the log times of the channel's messages are arrival times; false if they are stamps.
     pub has_arrivals: bool,
@@ -171,8 +172,8 @@ impl About {
     }
 }
 
-/// Parses entries of metadata from a JSON object: all metadata of a stream's first message, or the differences of a later message.
-/// An empty text has no entries.
+/// Parses a JSON object of metadata: all metadata of a stream's first message, or the changes in a later message. An empty
+/// string has none.
 pub(super) fn changes(text: &str) -> Result<Vec<Change>, String> {
     if text.is_empty() {
         Ok(Vec::new())

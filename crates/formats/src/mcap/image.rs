@@ -1,5 +1,5 @@
-//! Images of ROS and Foxglove: tensors `[H, W, C]`, or the bytes of compressed images. No pixel is changed: rows only lose their
-//! padding, and big-endian values their byte order.
+//! Conversion of images of ROS and Foxglove to tensors `[H, W, C]`, or to the bytes of a compressed image. Pixels keep their
+//! values: rows lose their padding, and big-endian values become little-endian.
 
 use super::row;
 use super::tally::Unfit;
@@ -10,17 +10,17 @@ use arrow_schema::Fields;
 use robocache_device::Dtype;
 use robocache_stream::{Cells, Message, MetadataRef};
 
-/// Names of the fields of a `sensor_msgs/Image`, and of a `foxglove.RawImage`.
+/// Names of the fields by which a `sensor_msgs/Image` and a `foxglove.RawImage` are recognised.
 const IMAGES: [&[&str]; 2] = [
     &["header", "height", "width", "encoding", "is_bigendian", "step", "data"],
     &["timestamp", "frame_id", "width", "height", "encoding", "step", "data"],
 ];
-/// Names of the fields of a `sensor_msgs/CompressedImage`, and of a `foxglove.CompressedImage`.
+/// Names of the fields by which a `sensor_msgs/CompressedImage` and a `foxglove.CompressedImage` are recognised.
 const COMPRESSED: [&[&str]; 2] = [
     &["header", "format", "data"],
     &["timestamp", "frame_id", "data", "format"],
 ];
-/// Key of the metadata under which dora's nodes state how an image is encoded.
+/// Key of the metadata under which dora's nodes give the encoding of an image.
 const ENCODING: &str = "encoding";
 
 /// Kind of an image: pixels, or a compressed file.
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of the image in messages with these fields; `None` if the names of the fields are not those of an image.
+    /// Returns the kind of image in messages with these fields; `None` if the names of the fields are not those of an image.
     pub(super) fn of(fields: &Fields) -> Option<Self> {
         let are = |kinds: [&[&str]; 2]| kinds.iter().any(|names| has_all(fields, names));
         match (are(IMAGES), are(COMPRESSED)) {
@@ -41,8 +41,8 @@ impl Kind {
         }
     }
 
-    /// Copies the image in a message to the payload of `message`. Pixels become `[H, W, C]`, without the padding behind their rows;
-    /// a compressed image becomes its bytes.
+    /// Copies the image in a message to the payload of `message`. Pixels become `[H, W, C]`, without the padding at the end of
+    /// rows. A compressed image becomes its bytes.
     pub(super) fn read(self, payload: &StructArray, message: &mut Message) -> Result<(), Unfit> {
         let useless = |problem: &str| Unfit::Useless(problem.to_owned());
         let text = |name: &str| row::text(payload, name);
@@ -90,8 +90,8 @@ impl Kind {
     }
 }
 
-/// Returns the type of a pixel's values, and their number, for the name of an encoding in `sensor_msgs/image_encodings.hpp`; `None`
-/// if the encoding is not known.
+/// Returns the element type and the number of channels of an encoding in `sensor_msgs/image_encodings.hpp`, such as `rgb8`;
+/// `None` if the encoding is not known.
 fn pixel(encoding: &str) -> Option<(Dtype, usize)> {
     Some(match encoding {
         "mono8" => (Dtype::UInt8, 1),

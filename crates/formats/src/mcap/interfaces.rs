@@ -1,28 +1,28 @@
-//! Types of ROS that robocache knows itself: those that it writes, and those of bags without descriptions. Each type is complete:
-//! all types within it are known, too.
+//! ROS message definitions that are built into robocache: of the types that it writes, and of types in bags without
+//! definitions. The definitions of all nested types are included.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
 
-/// Name of the encoding of a schema that is not from the file: robocache knows its type itself.
+/// Name of the encoding of a schema that is built into robocache, and not read from the file.
 pub(super) const BUILT_IN: &str = "robocache";
 
-/// Line that stands in a schema between the fields of a type and the next type.
+/// Separator line of a `ros2msg` schema, between the fields of one type and the next type.
 const RULE: &str = "================================================================================";
 
-/// Fields of each type, as lines of text, by the type's name.
+/// Field definitions of each built-in type, as lines of text, by the type's name.
 static ALL: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
     let types = include_str!("interfaces.msg").split("MSG: ").skip(1);
     types.filter_map(|of| of.split_once('\n')).collect()
 });
 
-/// Returns the `ros2msg` schema of a type, such as `sensor_msgs/msg/Imu`; `None` if the type is not known.
+/// Returns the `ros2msg` schema of a built-in type, such as `sensor_msgs/msg/Imu`; `None` if the type is not built in.
 pub(super) fn schema(name: &str) -> Option<String> {
     let fields = ALL.get(name.replacen("/msg/", "/", 1).as_str())?;
     Some(describe(fields))
 }
 
-/// Makes the `ros2msg` schema of a type with these fields, and of the types within it.
+/// Makes the `ros2msg` schema of a type with these fields, and of the types nested in it.
 pub(super) fn describe(fields: &str) -> String {
     let mut text = fields.to_owned();
     let mut taken = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn describe(fields: &str) -> String {
     text
 }
 
-/// Lists the types that `fields` uses and that robocache knows itself. `fields` has one field a line.
+/// Lists the built-in types of the fields in `fields`, which has one field a line.
 fn parts(fields: &str) -> impl Iterator<Item = &'static str> {
     let of = fields.lines().filter_map(|line| line.split([' ', '[']).next());
     of.filter_map(|of| ALL.get_key_value(of).map(|(name, _)| *name))

@@ -1,7 +1,7 @@
 //! Decoder of messages in JSON.
 //!
-//! A JSON Schema seldom describes a type as a whole: the first message decides what the schema leaves open. Later messages are read
-//! as this type: a key that it lacks is counted and left out, and a value of another type is an error.
+//! A JSON Schema seldom describes a type completely: the first message decides what the schema leaves open. Later messages must
+//! be of this type. A key that the type lacks is counted and skipped, and a value of another type is an error.
 
 use super::columns::{Column, Filled};
 use super::stamp;
@@ -15,15 +15,15 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Largest number of levels of values within values that are decoded.
+/// Largest nesting depth of values that is decoded.
 const DEEPEST: usize = 32;
-/// Largest number of values and objects in a type.
+/// Largest number of values and objects in a message type.
 const MOST_VALUES: usize = 65_536;
-/// Limit up to which float64 holds every whole number.
+/// Magnitude up to which float64 holds every integer exactly.
 const EXACT: i128 = 1 << 53;
 
-/// Turns the keys of a message into names of fields. If a name stands in an object several times, the last value is kept, as in
-/// JavaScript and Python. The first such name is put into `twice`.
+/// Renames the keys of a message to names of fields. If two keys of an object get the same name, the last value is kept, as in
+/// JavaScript and Python. `twice` gets the first such name.
 fn name_fields(value: &mut Value, twice: &mut Option<String>) {
     match value {
         Value::List(items) => items.iter_mut().for_each(|item| name_fields(item, twice)),
@@ -54,7 +54,7 @@ fn parse(data: &[u8]) -> Result<Value, String> {
     Value::parse(str::from_utf8(data).map_err(|_| "it is not UTF-8")?)
 }
 
-/// Turns a key into the name of a field, without dots: dots separate the names in a path.
+/// Turns a JSON key into the name of a field. Dots become `_`, because they separate the names in a path.
 fn name_of(key: &str) -> Cow<'_, str> {
     match key {
         "" => "_".into(),
@@ -63,8 +63,8 @@ fn name_of(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// Makes the type of messages from their schema, if there is one, and the first message. The message decides what the schema leaves
-/// open.
+/// Derives the type of a topic's messages from their JSON Schema, if there is one, and the first message. The message decides
+/// what the schema leaves open.
 pub(super) fn type_of(schema: &[u8], first: &Message) -> Result<Arc<Type>, String> {
     let first = &first.value;
     let schema = parse(schema).unwrap_or(Value::Null);
@@ -81,8 +81,8 @@ pub(super) fn type_of(schema: &[u8], first: &Message) -> Result<Arc<Type>, Strin
 
 struct Types<'a> {
     root: &'a Value,
-    /// References (`$ref`) of the JSON Schema that are being resolved, from the outermost to the innermost. A value without a
-    /// reference has an empty text.
+    /// References (`$ref`) of the JSON Schema under resolution, from the outermost to the innermost. A nesting level without a
+    /// reference is an empty string.
     open: Vec<&'a str>,
     values: usize,
 }
@@ -150,8 +150,8 @@ impl<'a> Types<'a> {
         })
     }
 
-    /// Derives the kind of a field or list element from its value in the first message. A missing value (`None`) or a null counts
-    /// as a number, which is the most likely kind.
+    /// Derives the kind of a field or list element from its value in the first message. A missing value (`None`) or a null
+    /// counts as a number, the most likely kind.
     fn found(&mut self, value: Option<&Value>) -> Result<(Kind, Count), String> {
         Ok(match value {
             None | Some(Value::Null | Value::Float(_)) => ONE_NUMBER,
@@ -186,8 +186,8 @@ fn object(fields: Result<Vec<Field>, String>) -> Result<(Kind, Count), String> {
     Ok((Kind::Struct(Type::new(fields?)?), Count::One))
 }
 
-/// Makes a field of an object. Whole numbers become float64. Those that may belong to a stamp stay int64, so that they are not
-/// rounded.
+/// Makes a field of an object. Integers become float64. Fields that may belong to a stamp stay int64, so that they are
+/// not rounded.
 fn field(name: String, (kind, count): (Kind, Count)) -> Field {
     let kind = match kind {
         Kind::Number(Dtype::Int64) if count != Count::One || !stamp::is_part(&name) => Kind::Number(Dtype::Float64),
@@ -196,7 +196,7 @@ fn field(name: String, (kind, count): (Kind, Count)) -> Field {
     Field { name, kind, count }
 }
 
-/// Makes the kind of a list from the kind of its elements. Lists of lists are not decoded.
+/// Makes the type of a list whose elements have this kind. Lists of lists are not decoded.
 fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
     match count {
         Count::One => (kind, Count::Sequence),
@@ -204,10 +204,10 @@ fn list_of((kind, count): (Kind, Count)) -> (Kind, Count) {
     }
 }
 
-/// A parsed message, whose keys are names of fields.
+/// A parsed JSON message, with keys renamed to names of fields.
 pub(super) struct Message {
     value: Value,
-    /// The first name that two or more keys of one object have; `None` if there is no such name.
+    /// First field name that two or more keys of one object have; `None` if there is no such name.
     twice: Option<String>,
 }
 
@@ -219,8 +219,8 @@ impl Message {
     }
 }
 
-/// Decodes a message in JSON, and appends its values as a row to `columns`. `tally` counts keys that are unknown or repeated, and
-/// numbers that are rounded.
+/// Decodes a message in JSON, and appends its values as a row to `columns`. `tally` counts keys that are unknown or repeated,
+/// and numbers that are rounded.
 pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut Tally) -> Result<(), String> {
     let message = Message::parse(data)?;
     let mut reader = Reader::default();
@@ -242,11 +242,11 @@ pub(super) fn read(of: &Type, data: &[u8], columns: &mut [Column], tally: &mut T
 #[derive(Default)]
 struct Reader {
     filled: Filled,
-    /// The first key of the message that its type does not have; `None` if the type has all keys.
+    /// First key of the message that its type lacks; `None` if there is none.
     unknown: Option<String>,
-    /// Number of whole numbers in the message that were rounded to float64.
+    /// Number of integers in the message that were rounded to float64.
     rounded: u64,
-    /// Path of the first number that was rounded.
+    /// Path of the first integer that was rounded.
     rounded_at: String,
 }
 
@@ -343,7 +343,7 @@ fn refused(dtype: Dtype, value: &Value) -> String {
     }
 }
 
-/// Returns the value as a whole number; `None` if it is not whole.
+/// Returns the value as an integer; `None` if it is not one.
 fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Whole(value) => Some(*value),
@@ -354,8 +354,8 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// Returns the bits of a value as a number of the type `dtype`; `None` if the value does not fit the type. Texts are read, too:
-/// Protocol Buffers write int64, NaN and infinities as texts in JSON.
+/// Returns the bits of a value as a number of the type `dtype`; `None` if the value does not fit. Strings are parsed, too: the
+/// JSON form of Protocol Buffers writes int64, NaN and infinities as strings.
 fn number(dtype: Dtype, value: &Value) -> Option<u64> {
     let whole = whole(value);
     match dtype {

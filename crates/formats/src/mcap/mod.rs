@@ -1,5 +1,5 @@
-//! Reader and writer of MCAP files: recordings of ROS 2, Foxglove and others are read, messages are written as those of ROS 2.
-//! Nothing is lost silently: the reader returns errors, and lists all other data that are left out.
+//! Reader and writer of MCAP files: recordings of ROS 2, Foxglove and others are read, and ROS 2 messages are written. Nothing
+//! is lost silently: data that can't be read are an error, and other data that are left out are listed.
 //!
 //! [`Reader`] reads the messages of a file, or of a folder of rosbag2, and splits them into streams as `docs/formats.md` says.
 //!

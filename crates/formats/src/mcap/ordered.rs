@@ -1,5 +1,5 @@
-//! The messages of an MCAP file in the order of their log times. Bytes of held messages are bounded, so that a message that stands
-//! too far behind later messages may still come out of order.
+//! Reader of an MCAP file's messages in the order of their log times. The bytes of messages that wait for their turn are
+//! bounded. A message that follows too many later messages in the file may still be returned out of order.
 
 use super::form;
 use super::record::{Container, MOST_BYTES, RawMessage, Record};
@@ -10,34 +10,35 @@ use std::collections::BinaryHeap;
 
 /// Reader of an MCAP file in the order of its messages' log times. Messages of the same log time keep the order of the file.
 ///
-/// Writers with several threads or caches put messages into a file in another order. A message is held until all messages with
-/// earlier log times were read; messages in order are not copied. The index at the end of the file has the log times of the chunks.
-/// Without an index, as in a file without chunks, up to [`MOST_BLIND`] bytes are held all the time.
+/// Writers with several threads or caches put messages into a file in another order. A message waits in memory until all
+/// messages with earlier log times were read; messages in order are not copied. The index at the end of the file gives the log
+/// times of the chunks. Without an index, up to [`MOST_BLIND`] bytes wait all the time.
 pub(super) struct Ordered {
     records: Records,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: u64,
-    /// The message that was returned last, if it was held: the returned record borrows its data.
+    /// Message that was returned last, if it had waited in memory: the returned record borrows its data.
     returned: Held,
-    /// Number of messages that were held so far.
+    /// Number of messages so far that had to wait in memory.
     count: u64,
     /// Latest log time of the messages that were read, ns.
     latest: u64,
-    /// Number of messages so far that stand in the file behind a message with a later log time.
+    /// Number of messages so far that follow a message with a later log time in the file.
     late: u64,
     is_read: bool,
-    /// True if messages are returned in the order of the file: robocache wrote a stream without arrival times. Its log times are
-    /// stamps, which may go back.
+    /// True if messages are returned in the order of the file. This is so if robocache wrote a stream without arrival times:
+    /// the log times are then stamps, which may go back.
     keeps_file_order: bool,
 }
 
-/// Largest number of bytes of held messages if the file has no index of log times.
+/// Largest number of bytes of waiting messages if the file has no index of log times.
 const MOST_BLIND: u64 = 64 << 20;
 
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     log_time: u64,
-    /// Running number of the message among all held messages, from 1: of two equal log times, the smaller number is first.
+    /// Sequence number among all waiting messages, from 1. If two log times are equal, the message with the smaller number
+    /// is first.
     number: u64,
     channel: u16,
     publish_time: u64,
@@ -61,8 +62,8 @@ impl Ordered {
         }
     }
 
-    /// True if the held message with the earliest log time is the next to return: the file has no earlier message left, or too many
-    /// bytes are held.
+    /// True if the waiting message with the earliest log time is the next to return: the file has no earlier message left, or
+    /// too many bytes wait.
     fn is_due(&self) -> bool {
         let Some(Reverse(first)) = self.held.peek() else {
             return false;
@@ -75,7 +76,8 @@ impl Ordered {
         self.is_read || first.log_time <= self.records.least_ahead() || self.held_bytes > most
     }
 
-    /// Holds the message of a record. Returns false if the record is not a message, or is to be returned at once.
+    /// Copies the message of a record to the messages that wait. Returns false if the record is not a message, or is to be
+    /// returned at once.
     fn hold(&mut self, part: &RecordRange) -> Result<bool, Error> {
         let record = self.records.record(part)?;
         self.keeps_file_order |= is_by_stamp(&record);
@@ -149,7 +151,7 @@ impl Container for Ordered {
     }
 }
 
-/// Returns the memory that a held message takes, bytes.
+/// Returns the memory of a waiting message with `data` as its bytes, in bytes.
 fn bytes(data: &[u8]) -> u64 {
     (size_of::<Held>() + data.len()) as u64
 }

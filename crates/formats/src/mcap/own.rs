@@ -1,4 +1,5 @@
-//! Reader of messages that robocache wrote: it gives them back to the bit, whatever their form.
+//! Reader of messages that robocache itself wrote: it restores them to the bit, whatever ROS message type they have in
+//! the file.
 
 use super::decoder::Decoder;
 use super::form::{About, changes, element};
@@ -37,8 +38,8 @@ impl Own {
         })
     }
 
-    /// Restores a message that robocache wrote, from its decoded `payload`. `changes` are the differences of its metadata from
-    /// those of the stream's first message.
+    /// Restores a message that robocache wrote, from its decoded `payload`. `changes` lists how its metadata differ from those
+    /// of the stream's first message.
     pub(super) fn read(
         &mut self,
         payload: &Arc<StructArray>,
@@ -196,5 +197,6 @@ fn set<'a>(entries: impl Iterator<Item = &'a Change>, message: &mut Message) {
     }
 }
 
-/// Differences of a stream's next message from its first, by the name of the stream, kept until the next message comes.
+/// Changes of metadata from a stream's first message to its next message, by the name of the stream. They are removed when that
+/// message is read.
 pub(super) type Differences = HashMap<String, Vec<Change>>;

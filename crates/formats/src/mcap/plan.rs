@@ -1,5 +1,5 @@
-//! Plan for the messages of a type: the streams that they become, and the parts that are left out. A plan is made once for the type
-//! of a topic's messages, and holds for all of them.
+//! Plan for reading the messages of one type: the streams that they become, and the fields that are left out. A plan is made
+//! once for the type of a topic's messages.
 
 use super::decoder::Decoder;
 use super::image;
@@ -11,32 +11,32 @@ use robocache_stream::{
     CloudFields, FRAMES, FromConfig, NamesConfig, Recognised, Selection, Selector, TimeUnit, recognise,
 };
 
-/// Length from which on an array has a stream of its own, as a list of any length has.
+/// Length from which an array becomes a stream of its own, as a list of variable length does.
 const LONG: i32 = 64;
 
 /// Name of the field that holds the pose of the sensor, in a message with a point cloud.
 const POSE: &str = "pose";
 
-/// Plan for the messages of a type: the decoder, the stamp, and the streams.
+/// Plan for reading the messages of one type: the decoder, the stamp, and the streams.
 pub(super) struct Plan {
     pub decoder: Decoder,
     pub stamp: Option<Stamp>,
-    /// True if a configuration selects the values that are read.
+    /// True if a configuration selects the fields that are read.
     pub is_configured: bool,
-    /// True if the configuration names the field of the stamp, which is read with the values.
+    /// True if the configuration names the stamp's field.
     pub is_stamp_configured: bool,
     pub parts: Vec<PlannedStream>,
-    /// Paths and types of the fields that are left out, in words.
+    /// Path and type of each field that is left out, as text for the user.
     pub left_out: Vec<String>,
 }
 
-/// A stream that the messages of a topic become, and the counts of its messages.
+/// One of the streams that the messages of a topic become, and the counts of its messages.
 pub(super) struct PlannedStream {
-    /// Suffix of the stream's name behind the topic's name, with its dot, such as `.pose`.
+    /// Suffix of the stream's name after the topic's name, with its dot, such as `.pose`.
     pub suffix: String,
     pub take: Take,
-    /// Path of the list or struct from which the stream is made; `None` if the stream is made from the whole message. A message in
-    /// which this list or struct is empty gives nothing to the stream.
+    /// Path of the list or struct from which the stream is made; `None` if the stream is made from the whole message. A message
+    /// in which this list or struct is empty gives the stream no sample.
     pub source: Option<String>,
     /// Number of messages that the stream has received so far.
     pub given: u64,
@@ -88,14 +88,14 @@ impl PlannedStream {
 pub(super) struct Transforms {
     pub selector: Selector,
     pub stamp: Option<Stamp>,
-    /// Path of the text that names the parent coordinate frame.
+    /// Path of the string that names the parent coordinate frame.
     pub parent: &'static str,
     /// True if the transforms are the elements of the message's only list; false if the message itself is a transform.
     pub is_list: bool,
 }
 
 impl Plan {
-    /// Makes the plan for a type. If a configuration gives a `selection`, it decides alone which values are read. `unit` is the
+    /// Makes the plan for a type. If a configuration gives a `selection`, it alone decides which values are read. `unit` is the
     /// user's unit for stamps that are numbers; `None` to guess the unit.
     pub(super) fn new(decoder: Decoder, selection: Option<&Selection>, unit: Option<TimeUnit>) -> Self {
         let fields = decoder.fields.clone();
@@ -149,8 +149,8 @@ impl Plan {
         matches!(&self.parts[..], [part] if matches!(part.take, Take::Transforms(_)))
     }
 
-    /// Lists the streams that got nothing from some of the `messages` read, as their source was empty. Each is a line for the user.
-    /// A list that is empty in all messages is not reported if another stream got a message.
+    /// Lists, as lines for the user, the streams whose source was empty in some of the `messages` messages read. A stream that
+    /// got no message at all is only listed if no other stream got one.
     pub(super) fn empty(&self, messages: u64) -> Vec<String> {
         let is_given = self.parts.iter().any(|part| part.given > 0);
         let is_all = !is_given && self.parts.iter().all(|part| part.empty > 0);
@@ -166,7 +166,7 @@ impl Plan {
         parts.map(words).collect()
     }
 
-    /// Lists the fields of clouds that become no column, in words.
+    /// Lists the point fields of clouds that become no column, as text for the user.
     pub(super) fn fields_left_out(&self) -> Vec<String> {
         let selectors = self.parts.iter().filter_map(|part| part.take.selector());
         selectors.flat_map(Selector::left_out).collect()
@@ -182,8 +182,8 @@ impl Plan {
         });
     }
 
-    /// Adds a stream of all values in `found`. If `below` is a path, the stream has only the values at and below this path. Adds
-    /// nothing if there are no such values.
+    /// Adds a stream of the values in `found`, or only of those at and below the path `below`. Adds nothing if there are
+    /// no values.
     fn push_values(&mut self, found: &Found, suffix: &str, below: Option<&str>) {
         let paths = found.values.iter().map(|(path, _)| path);
         let paths = paths.filter(|path| below.is_none_or(|below| is_below(path, below)));
@@ -193,8 +193,8 @@ impl Plan {
         }
     }
 
-    /// Adds a stream for each list of numbers for whose path `is_wanted` returns true. The texts at the path `names` name the
-    /// numbers of a list; `None` if the numbers have no names.
+    /// Adds a stream for each list of numbers whose path satisfies `is_wanted`. `names` is the path of the strings that name a
+    /// list's elements; `None` if there are no names.
     fn push_lists(&mut self, found: &Found, names: Option<&str>, is_wanted: impl Fn(&str) -> bool) {
         for path in found.lists.iter().filter(|path| is_wanted(path)) {
             let take = Take::samples(Some(columns(vec![path.clone()], names)));
@@ -203,8 +203,8 @@ impl Plan {
     }
 }
 
-/// Makes the configuration that takes these columns. `names` is the path of a list with the names of their values; `None` if the
-/// values have no names.
+/// Makes the configuration of a stream that reads these columns. `names` is the path of a list with the names of their values;
+/// `None` if the values have no names.
 fn columns(columns: Vec<String>, names: Option<&str>) -> FromConfig {
     FromConfig {
         columns,
@@ -222,7 +222,7 @@ fn is_below(path: &str, of: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Fields of a type, sorted by their use, with their paths.
+/// Fields of a message type, with their paths, in three groups: `values`, `lists` and `others`.
 #[derive(Default)]
 struct Found {
     /// Paths of numbers and of short arrays of numbers, each with a description of its type.
@@ -233,7 +233,7 @@ struct Found {
 }
 
 impl Found {
-    /// True if the type has all fields of the recognised message `known`: other types, too, may have some fields of these names.
+    /// True if the type has all fields of the recognised message `known`. Other types may have some fields with these names.
     /// Always true for a cloud.
     fn has(&self, known: &Recognised) -> bool {
         let paths = || self.values.iter().map(|(path, _)| path).chain(&self.lists);
@@ -313,7 +313,7 @@ impl Transforms {
     }
 }
 
-/// Describes a type in words, for the user.
+/// Formats a type for the user, such as `list of structs`.
 fn words(data_type: &DataType) -> String {
     match data_type {
         DataType::Utf8 => "text".to_owned(),

@@ -1,23 +1,23 @@
 //! Decoder of messages in Protocol Buffers: the wire format, by the layout that a [descriptor](super::descriptor) gives.
 //!
-//! A field that occurs again in a message replaces the first one, or is merged into it. A field of another wire type counts as
-//! unknown, and is skipped. Missing numbers are 0, or null if the schema tells a missing number from 0.
+//! A field that occurs again in a message replaces the first one, or is merged into it. A field whose wire type does not match
+//! its type counts as unknown, and is skipped. Missing numbers are 0, or null if the schema tells a missing number from 0.
 
 use super::columns::{Column, Filled};
 use super::types::{Field, Kind, Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Encodings of the fields of a type, in the order of the fields.
+/// Encodings of a type's fields on the wire, in the order of the fields.
 pub(super) struct Layout {
     pub fields: Vec<Tag>,
-    /// Indices of the fields, by their numbers on the wire.
+    /// Indices of the fields, by their field numbers on the wire.
     pub places: HashMap<u64, usize>,
 }
 
 pub(super) struct Tag {
     pub form: Form,
-    /// Bits of the number that the field has if it is absent from a message; `None` if it is null instead.
+    /// Bits of the number that replaces the field if it is absent from a message; `None` to make it null.
     pub absent: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Form {
     Zigzag64,
     Fixed32,
     Fixed64,
-    /// Texts, or `bytes` as the element of a list.
+    /// Strings, or `bytes` as the element of a list.
     Text,
     /// The type `bytes` as a list of uint8.
     Bytes,
@@ -51,8 +51,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes the fields in `data`, a part of a message, into the row with index `row` of `columns`. The row stays open for
-    /// further parts.
+    /// Decodes the fields in `data`, a part of a message, into the row with index `row` of `columns`. The row stays incomplete,
+    /// so that further parts of the message can be added.
     fn read(
         &mut self,
         layout: &Layout,
@@ -130,7 +130,7 @@ impl Decoder {
         }
     }
 
-    /// Ends the row with index `row` of `columns`, and fills in its missing fields.
+    /// Completes the row with index `row` of `columns`: fills in its missing fields.
     fn close(&mut self, layout: &Layout, of: &Type, columns: &mut [Column], row: usize) -> Result<(), String> {
         for ((tag, field), column) in layout.fields.iter().zip(&of.fields).zip(columns) {
             match (column, &tag.form, &field.kind) {
@@ -170,7 +170,7 @@ fn add_text(column: &mut Column, kind: &Kind, data: &[u8]) -> Result<(), String>
 }
 
 impl Form {
-    /// Returns the bits of a number; `None` if the value has another wire type.
+    /// Returns the bits of a number; `None` if the value's wire type does not match.
     fn number(&self, value: Value<'_>) -> Option<u64> {
         let signed = |value: u64| (value >> 1) ^ (value & 1).wrapping_neg();
         Some(match (self, value) {
@@ -198,12 +198,12 @@ impl Form {
     }
 }
 
-/// A value on the wire, by its wire type.
+/// Encoded value of a field, by its wire type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Varint(u64),
     Fixed64([u8; 8]),
-    /// Bytes: a value with its length before it, or the contents of a group.
+    /// Bytes that a length precedes, or the contents of a group.
     Bytes(&'a [u8]),
     Fixed32([u8; 4]),
 }
@@ -264,7 +264,7 @@ impl<'a> Wire<'a> {
         })
     }
 
-    /// Reads the contents of a group with the field number `number`, and all groups within.
+    /// Reads to the end of the group with the field number `number`, including all groups nested in it.
     fn group(&mut self, number: u64) -> Result<Value<'a>, String> {
         let (from, mut open) = (self.rest, vec![number]);
         while let Some(&innermost) = open.last() {

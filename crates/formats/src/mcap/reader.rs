@@ -1,5 +1,5 @@
-//! Reader of a bag as streams of messages, whatever software recorded it. Nothing is lost silently: data that can't be read are an
-//! error or a line of `broken`, and data that no stream can hold are a line of `left_out`.
+//! Reader of a bag as streams of messages, whatever software recorded it. Nothing is lost silently: data that can't be read are
+//! an error or a line of `broken`, and data that no stream can hold are a line of `left_out`.
 
 use super::container;
 use super::plan::Take;
@@ -17,33 +17,34 @@ use std::sync::Arc;
 
 /// Reader of the messages of a bag, which is one file, or a folder of rosbag2 with several files.
 ///
-/// A topic becomes one stream or several: `docs/formats.md` says which, and which data are left out. Messages come in the order of
-/// the files, and within a file in the order of their log times. Memory holds one chunk of a file at a time, and the messages that
-/// must wait for messages with earlier log times.
+/// A topic becomes one stream or several: `docs/formats.md` says which, and which data are left out. Messages are returned file
+/// by file, and within a file in the order of their log times. Memory holds one chunk of a file at a time, and messages that
+/// wait for messages with earlier log times.
 pub struct Reader {
     path: PathBuf,
-    /// Number of messages that the folder's `metadata.yaml` states; `None` if it states none, or after a difference was reported.
+    /// Number of messages according to the folder's `metadata.yaml`. `None` if it gives no number, or after a difference
+    /// was reported.
     stated_messages: Option<u64>,
     /// Number of messages that were read from all files so far.
     messages: u64,
     /// True if a part of the bag could not be read so far.
     is_damaged: bool,
-    /// Number of messages in the files read so far that stand behind messages with later log times.
+    /// Number of messages in the files read so far that follow a message with a later log time.
     late: u64,
-    /// Number of messages so far that were returned after a message with a later log time, as they could not be sorted.
+    /// Number of messages so far that were returned after a message with a later log time, because they could not be sorted.
     backwards: u64,
     /// Log time of the message that was read last, ns.
     last_log_time: u64,
-    /// False if the recorder did not write log times: they are all 0.
+    /// False if the recorder did not write log times, so that they are all 0.
     has_log_times: bool,
     /// Files that are not open yet, in reverse order: the next file is the last element.
     files: Vec<PathBuf>,
     open_file: Option<Box<dyn Container>>,
     topics: Topics,
     names: Names,
-    /// The current message; `None` if all its streams were returned.
+    /// Decoded message whose streams are being returned; `None` if all of them were returned.
     open: Option<Decoded>,
-    /// Errors that were found while files were opened, and that are still to be returned.
+    /// Errors found while files were opened, which are still to be returned.
     missing: Vec<Error>,
     /// Lines for the user about records and files that are not read.
     left_out_lines: Vec<String>,
@@ -89,8 +90,8 @@ impl Reader {
         files::is_bag(folder.as_ref())
     }
 
-    /// Selects the values that are read from a topic, as a configuration does for an input. `name` is the name of the topic or of
-    /// its stream. To be called before the first message is read.
+    /// Selects the values that are read from a topic, as a configuration does for an input. `name` is the name of the topic or
+    /// of its stream. Call this before the first message is read.
     pub fn with_selection(mut self, name: &str, selection: Selection) -> Self {
         if selection != Selection::default() {
             self.topics.selections.insert(file_name(name), selection);
@@ -100,8 +101,8 @@ impl Reader {
         self
     }
 
-    /// Sets the unit of stamps that are numbers, even if the stamps are nearer to their publication in another unit. To be called
-    /// before the first message is read.
+    /// Sets the unit of stamps that are numbers, instead of guessing the unit from the times of publication. Call this before
+    /// the first message is read.
     pub fn with_unit(mut self, unit: TimeUnit) -> Self {
         self.topics.unit = Some(unit);
         self.topics.all.clear();
@@ -116,11 +117,11 @@ impl Reader {
 
     /// Reads the next message into `message`. Returns the index of its [`stream`](Self::stream); `None` at the end.
     ///
-    /// The `timestamp_ns` of `message` is the stamp in its header, else the time of its publication. The `arrival_ns` is the time
-    /// of recording. Both are ns.
+    /// The `timestamp_ns` of `message` is the stamp in its header, else the time of its publication. The `arrival_ns` is the
+    /// time of recording. Both are ns.
     ///
     /// # Errors
-    /// If a part of the bag can't be read: a message is lost, or several are. The next call goes on behind the damage.
+    /// If a part of the bag can't be read: one or more messages are lost. The next call continues after the damage.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, Error> {
         let read = self.read_next(message);
         self.is_damaged |= read.is_err();
@@ -170,7 +171,7 @@ impl Reader {
         }
     }
 
-    /// Lists what was left out so far because no stream can hold it. Also lists renamed streams, replaced missing values, and
+    /// Lists the data left out so far because no stream can hold them. Also lists renamed streams, replaced missing values, and
     /// messages out of order. Each is a line for the user.
     pub fn left_out(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.topics.all.iter().flat_map(Topic::left_out).collect();
@@ -189,7 +190,7 @@ impl Reader {
         lines
     }
 
-    /// Lists the messages that were found up to now, but can't be read: one line for the user for each topic.
+    /// Lists the messages so far that can't be decoded: one line for the user for each topic.
     pub fn broken(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.topics.all.iter().filter_map(Topic::broken).collect();
         lines.sort();
@@ -211,7 +212,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the schemas and channels at the end of the open file: their first copies may be in a damaged chunk.
+    /// Reads the schemas and channels that the end of the open file repeats: their first copies may be in a damaged chunk.
     fn describe(&mut self) {
         self.topics.forget_ids();
         let topics = &mut self.topics;
@@ -220,7 +221,8 @@ impl Reader {
         }
     }
 
-    /// Fills `message` for the next stream of the current message. Returns the index of the stream; `None` if no stream is left.
+    /// Fills `message` for the next stream of the current message. Returns the index of the stream; `None` if no stream
+    /// is left.
     fn take_part(&mut self, message: &mut Message) -> Option<usize> {
         let open = self.open.as_mut()?;
         let topic = &mut self.topics.all[open.topic];
@@ -313,13 +315,13 @@ impl Reader {
 struct Names {
     found: Vec<((String, usize), String, String)>,
     taken: HashSet<String>,
-    /// Lines for the user about streams with a number behind their name, as another stream has the name without it.
+    /// Lines for the user about streams whose name got a number, because another stream has the name without it.
     renamed: Vec<String>,
 }
 
 impl Names {
-    /// Returns the index of a stream, and names the stream if it is new. `form` tells apart schemas of one topic that have
-    /// different fields.
+    /// Returns the index of a stream, and adds the stream if it is new. `form` numbers the different sets of fields that
+    /// schemas of one topic have.
     fn find(&mut self, topic: &str, form: usize, suffix: &str) -> usize {
         let mut found = self.found.iter();
         let known = found.position(|((of, which), with, _)| of == topic && *which == form && with == suffix);

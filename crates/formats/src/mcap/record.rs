@@ -1,14 +1,14 @@
-//! Parsing of MCAP's records: <https://mcap.dev/spec>. A record that is shorter than its fields gives `None`, never a panic, and a
-//! chunk is not unpacked beyond [`MOST_BYTES`].
+//! Parsing of MCAP's records: <https://mcap.dev/spec>. A record that is shorter than its fields gives `None`, never a panic,
+//! and a chunk is not unpacked beyond [`MOST_BYTES`].
 
 use super::zstd;
 use crate::Error;
 use std::io::Read;
 
-/// Number of bytes of a record's head: an opcode, and a length of 64 bits.
+/// Number of bytes of a record's header: an opcode, and a length of 64 bits.
 pub(super) const HEAD: usize = 9;
-/// Largest size of a chunk or a record, compressed or not, bytes: as many as dora sends in a message. A kilobyte of zstd may unpack
-/// to a gigabyte.
+/// Largest size of a chunk or a record, compressed or not, bytes: the limit of a message in dora. Without a limit, a kilobyte
+/// of zstd may unpack to a gigabyte.
 pub(super) const MOST_BYTES: u64 = 256 << 20;
 
 /// A record of a bag: a message, or the schema or channel that describes messages.
@@ -19,7 +19,7 @@ pub(super) enum Record<'a> {
     Message(RawMessage<'a>),
 }
 
-/// An open file of a bag, in any format, as a sequence of records.
+/// Open file of a bag, MCAP or SQLite, as a sequence of records.
 pub(super) trait Container {
     /// Calls `take` with the schemas and channels that are known before the first message.
     fn describe(&self, take: &mut dyn FnMut(Record<'_>));
@@ -27,7 +27,7 @@ pub(super) trait Container {
     /// Reads the next record; `None` at the end of the file.
     ///
     /// # Errors
-    /// If a part of the file can't be read. The next call goes on behind the damage.
+    /// If a part of the file can't be read. The next call continues after the damage.
     fn next(&mut self) -> Result<Option<Record<'_>>, Error>;
 
     /// Formats a line for the user that lists the records that are not read; `None` if there are none.
@@ -40,12 +40,12 @@ pub(super) trait Container {
         true
     }
 
-    /// True if log times are the stamps of messages, which may go back.
+    /// True if the log times are the stamps of the messages, which may go back.
     fn is_by_stamp(&self) -> bool {
         false
     }
 
-    /// Number of messages that stand in the file behind messages with later log times, and were sorted.
+    /// Number of messages that follow a message with a later log time in the file, and were sorted.
     fn late(&self) -> u64 {
         0
     }
@@ -66,7 +66,7 @@ pub(super) struct Channel<'a> {
     pub schema: u16,
     pub topic: &'a str,
     pub encoding: &'a str,
-    /// Names and values of the channel's metadata, as the bytes of the record.
+    /// Names and values of the channel's metadata, still encoded.
     metadata: &'a [u8],
 }
 
@@ -93,14 +93,14 @@ impl<'a> Channel<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RawMessage<'a> {
     pub channel: u16,
-    /// Time at which the message was recorded, ns.
+    /// Log time: time at which the message was recorded, ns.
     pub log_time: u64,
     /// Time at which the message was sent, ns.
     pub publish_time: u64,
     pub data: &'a [u8],
 }
 
-/// Parser of a record's fields, which holds the bytes that are not parsed yet.
+/// Parser of a record's fields. Holds the bytes that are not parsed yet.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -167,7 +167,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Describes an attachment in words, from its first bytes; `None` if they end too early.
+    /// Describes an attachment for the user, from its first bytes; `None` if they end too early.
     pub(super) fn attachment(mut self) -> Option<String> {
         self.u64()?; // when it was logged, and when it was made
         self.u64()?;
@@ -176,13 +176,13 @@ impl<'a> Fields<'a> {
         Some(format!("attachment `{name}` ({kind}, {bytes} bytes)"))
     }
 
-    /// Returns the name of a record of metadata; `None` if the record ends too early.
+    /// Returns the name of a metadata record; `None` if the record ends too early.
     pub(super) fn metadata(mut self) -> Option<&'a str> {
         self.text()
     }
 
-    /// Parses the index record of a chunk: the chunk's position, the log times of its earliest and latest message, and the ids of
-    /// its messages' channels. Returns `None` if the record ends too early.
+    /// Parses the index record of a chunk: the chunk's position, the log times of its earliest and latest message, and the ids
+    /// of its messages' channels. Returns `None` if the record ends too early.
     pub(super) fn chunk_index(mut self) -> Option<(u64, [u64; 2], Vec<u16>)> {
         let times = [self.u64()?, self.u64()?];
         let at = self.u64()?;
@@ -194,8 +194,8 @@ impl<'a> Fields<'a> {
         Some((at, times, channels))
     }
 
-    /// Unpacks the records of a chunk into `out`. If `is_cut`, the end of the chunk is missing, and as many bytes as possible are
-    /// unpacked.
+    /// Unpacks the records of a chunk into `out`. If `is_cut`, the end of the chunk is missing, and as many bytes as possible
+    /// are unpacked.
     pub(super) fn unpack_chunk(mut self, is_cut: bool, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         let mut parts = || {
@@ -248,7 +248,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Parses the head of a record: its opcode, and the length of its body, bytes; `None` if there are fewer than 9 bytes.
+/// Parses the header of a record: its opcode, and the length of its body, bytes; `None` if there are fewer than 9 bytes.
 pub(super) fn head(bytes: &[u8]) -> Option<(u8, u64)> {
     let mut fields = Fields(bytes);
     let [op] = fields.array()?;

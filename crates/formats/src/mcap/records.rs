@@ -1,5 +1,5 @@
-//! Reader of an MCAP file's records in their order, with those in chunks. One chunk at most is in memory at a time. At damage,
-//! reading ends only if no record behind the damage can be found. A *part* is a record of a schema, a channel or a message.
+//! Reader of an MCAP file's records in the order of the file, including those inside chunks. At most one chunk is in memory.
+//! After damage, reading ends only if no further record can be found. A *part* is a schema, channel or message record.
 
 use super::record::{Fields, HEAD, MOST_BYTES, Record, Schema, head};
 use super::summary::{FOOTER, Summary};
@@ -11,28 +11,27 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Largest number of attachments and records of metadata whose names `left_out` lists. Beyond this number, `left_out` only counts
-/// them.
+/// Largest number of attachments and metadata records that `left_out` names. Further ones are only counted.
 const MOST_BESIDE: usize = 20;
-/// Largest number of bytes that are read for the name of an attachment or of a record of metadata.
+/// Largest number of bytes that are read for the name of an attachment or a metadata record.
 const MOST_NAME: u64 = 4096;
-/// Name of the metadata record that rosbag2 writes about its own files.
+/// Name of the metadata record that rosbag2 writes about its own files. It is not reported as left out.
 const OF_ROSBAG2: &str = "rosbag2";
 const NOT_MCAP: &str = "not a file of a bag (allowed: a file that starts with `\\x89MCAP0\\r\\n` or `SQLite format 3`, or either compressed with zstd)";
-/// First opcode that is free for applications.
+/// First opcode that is reserved for records of applications, which are skipped.
 const PRIVATE: u8 = 0x80;
 
-/// Place in an MCAP file from which the next record is read.
+/// Part of an MCAP file from which the next record is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     File,
     Chunk,
-    /// The closing magic bytes, behind the footer.
+    /// Magic bytes at the end of the file, after the footer.
     Tail,
     End,
 }
 
-/// A record in memory: its opcode, the range of its body in a buffer, and the place from which it was read.
+/// A record in memory: its opcode, the range of its body in a buffer, and the part of the file from which it was read.
 pub(super) struct RecordRange {
     op: u8,
     body: Range<usize>,
@@ -51,35 +50,35 @@ pub(super) struct Records {
     body: Vec<u8>,
     /// Unpacked records of the last chunk.
     chunk: Vec<u8>,
-    /// Number of bytes of the chunk's records that were read.
+    /// Offset of the next record in `chunk`, bytes.
     chunk_read: usize,
-    /// Position of the last chunk in the file, bytes.
+    /// Position in the file of the last chunk, bytes.
     chunk_at: u64,
-    /// Earliest log time, ns, among a message and all messages behind it in the chunk, for each message of the chunk in order.
+    /// Earliest log time, ns, of each message in the chunk and all messages after it, in the order of the messages.
     earliest: Vec<u64>,
-    /// Number of messages of the chunk that were read.
+    /// Number of messages read from the chunk so far.
     chunk_messages: usize,
     summary: Summary,
     /// Number of messages that were read so far.
     messages: u64,
-    /// Number of messages that the file's statistics state; `None` if they were not read yet, or are absent.
+    /// Number of messages according to the file's statistics record. `None` if it was not read yet, or is absent.
     stated_messages: Option<u64>,
     /// Number of chunks that were found so far.
     chunks_read: u64,
-    /// Number of index records of chunks that were found so far, at the end of the file.
+    /// Number of index records of chunks found so far, at the end of the file.
     stated_chunks: u64,
-    /// True if the next record is behind the data section, where the summary repeats schemas and channels.
+    /// True after the data section, in the summary, which repeats schemas and channels.
     is_summary: bool,
-    /// Names of attachments and of records of metadata, in words, up to `MOST_BESIDE`.
+    /// Names of attachments and metadata records, as text for the user, up to `MOST_BESIDE`.
     beside: Vec<String>,
-    /// Number of attachments and records of metadata beyond those in `beside`.
+    /// Number of attachments and metadata records that are not in `beside`.
     more_beside: u64,
     /// True if some part of the file could not be read so far.
     is_damaged: bool,
 }
 
 impl Records {
-    /// Opens an MCAP file that the caller has opened as `file`. Errors call the file `path`.
+    /// Opens an MCAP file from its open handle `file`. Errors name the file `path`.
     pub(super) fn open(path: &Path, file: File) -> Result<Self, Error> {
         let io = |source| Error::io(path, source);
         let length = file.metadata().map_err(io)?.len();
@@ -118,15 +117,15 @@ impl Records {
 }
 
 impl Records {
-    /// Calls `take` with the schemas and channels that the end of the file repeats.
+    /// Calls `take` with the schemas and channels that the summary at the end of the file repeats.
     pub(super) fn describe(&self, take: &mut dyn FnMut(Record<'_>)) {
         self.summary.records().for_each(take);
     }
 
-    /// Goes to the next record that is a schema, a channel or a message; `None` at the end of the file.
+    /// Advances to the next record that is a schema, a channel or a message; `None` at the end of the file.
     ///
     /// # Errors
-    /// If a part of the file can't be read. The next call goes on behind the damage.
+    /// If a part of the file can't be read. The next call continues after the damage.
     pub(super) fn next_part(&mut self) -> Result<Option<RecordRange>, Error> {
         let part = self.advance();
         self.is_damaged |= part.is_err();
@@ -187,7 +186,8 @@ impl Records {
         self.summary.has_log_times()
     }
 
-    /// Formats a line for the user that lists attachments and metadata, which are not read; `None` if the file has none.
+    /// Returns a line for the user that lists attachments and metadata records, which are not read; `None` if the file
+    /// has none.
     pub(super) fn left_out(&self) -> Option<String> {
         let more = (self.more_beside > 0).then(|| format!("and {} more", self.more_beside));
         let all: Vec<String> = self.beside.iter().cloned().chain(more).collect();
@@ -220,7 +220,7 @@ impl Records {
         }
     }
 
-    /// Goes to the next schema, channel or message, inside a chunk or outside; `None` at the end of the file.
+    /// Advances to the next schema, channel or message, inside a chunk or outside; `None` at the end of the file.
     fn advance(&mut self) -> Result<Option<RecordRange>, Error> {
         loop {
             match self.place {
@@ -243,7 +243,7 @@ impl Records {
         }
     }
 
-    /// Goes to the next schema, channel or message of the chunk; `None` at the end of the chunk.
+    /// Advances to the next schema, channel or message of the chunk; `None` at the end of the chunk.
     fn next_in_chunk(&mut self) -> Result<Option<RecordRange>, Error> {
         loop {
             let rest = &self.chunk[self.chunk_read..];
@@ -276,8 +276,8 @@ impl Records {
         }
     }
 
-    /// Goes past the next record outside of chunks. Returns the record if it is a schema, a channel or a message; `None` for all
-    /// others.
+    /// Advances past the next record outside of chunks. Returns the record if it is a schema, a channel or a message,
+    /// else `None`.
     fn next_in_file(&mut self) -> Result<Option<RecordRange>, Error> {
         let (at, rest) = (self.at, self.length - self.at);
         if rest == 0 {
@@ -379,7 +379,7 @@ impl Records {
         }
     }
 
-    /// Notes the name of an attachment or of a record of metadata of `bytes` bytes, and goes past the record.
+    /// Adds the name of an attachment or a metadata record to `beside`, and skips the record, which has `bytes` bytes.
     fn note_beside(&mut self, op: u8, bytes: u64) -> Result<(), Error> {
         let read = self.read_body(bytes.min(MOST_NAME))?;
         let fields = Fields(&self.body);
@@ -402,8 +402,8 @@ impl Records {
         self.skip(bytes - read)
     }
 
-    /// Compares the number of messages read with the number that the file states, or else the number of chunks. Checks nothing if a
-    /// part of the file is damaged. The footer is at byte `at`.
+    /// Compares the number of messages read with the file's statistics. Without statistics, compares the number of chunks with
+    /// the index. Checks nothing if a part of the file is damaged. The footer is at byte `at`.
     fn check_counts(&self, at: u64) -> Result<(), Error> {
         let (read, says, what) = match self.stated_messages {
             Some(says) => (self.messages, says, "messages"),
@@ -437,8 +437,8 @@ impl Records {
         }
     }
 
-    /// Goes to the first chunk in the file's index behind the damage at byte `at`, or to the end of the file. Returns the error,
-    /// which says where reading goes on.
+    /// Seeks past the damage at byte `at`: to the next chunk that the file's index lists, or to the end of the file. Returns an
+    /// error for the caller to report, which says where reading continues.
     fn resume(&mut self, at: u64, problem: &str) -> Error {
         let next = self.summary.next_chunk(at).filter(|&chunk| chunk < self.length);
         let next = next.filter(|&next| self.file.seek(SeekFrom::Start(next)).is_ok());

@@ -1,10 +1,11 @@
-//! Access to the fields of a message that is a struct of one row. A field that is absent, or of another type, gives `None`.
+//! Access to the fields of a message that is an Arrow struct array of one row. A field that is absent, or of another type,
+//! gives `None`.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, StructArray};
 use robocache_stream::FRAMES;
 
-/// Returns the text at a path of one or two names; `None` if there is no text.
+/// Returns the string at a path of one or two names; `None` if there is no string.
 pub(super) fn text<'a>(of: &'a StructArray, path: &str) -> Option<&'a str> {
     let (name, within) = match path.split_once('.') {
         Some((outer, name)) => (name, of.column_by_name(outer)?.as_struct_opt()?),
@@ -29,7 +30,7 @@ pub(super) fn numbers<T: ArrowPrimitiveType>(list: &ArrayRef) -> Option<&[T::Nat
     Some(list.as_list_opt::<i32>()?.values().as_primitive_opt::<T>()?.values())
 }
 
-/// True if a path leads to a list without elements, or to a struct without values; false if the path leads nowhere.
+/// True if a path leads to a list without elements, or to a struct without values; false if no field has this path.
 pub(super) fn is_empty(payload: &StructArray, path: &str) -> bool {
     fn has_nothing(column: &ArrayRef) -> bool {
         match (column.as_struct_opt(), column.as_list_opt::<i32>()) {

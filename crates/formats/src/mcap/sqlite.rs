@@ -1,5 +1,5 @@
-//! The messages of a bag in SQLite, in the order in which they were written. The database is never written to, and damaged rows do
-//! not hide the rows behind them.
+//! Reader of a rosbag2 file in SQLite, in the order in which its messages were written. The database is never written to, and
+//! rows after damaged ones are still read.
 
 use super::interfaces;
 use super::record::{Channel, Container, MOST_BYTES, RawMessage, Record, Schema};
@@ -16,15 +16,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Number of bytes of messages that are read at a time, unless a single message has more.
+/// Number of bytes of messages that are read in one batch, unless a single message has more.
 const BATCH: usize = 4 << 20;
-/// Largest number of damaged parts that are skipped before the reader gives up.
+/// Largest number of damaged ranges of rows that are skipped. At the next one, the reader gives up.
 const MOST_BREAKS: u32 = 1000;
-/// Largest size of a name, bytes.
+/// Largest size of a name of a topic, type or encoding, bytes.
 const MOST_NAME: usize = 4096;
-/// Largest size of the definition of a type, bytes.
+/// Largest size of the definition of a message type, bytes.
 const MOST_DEFINITION: usize = 1 << 20;
-/// Longest wait for a program that has locked the database to write.
+/// Longest wait for another program that has locked the database.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reader of a bag's database, which is never written to.
@@ -34,13 +34,13 @@ pub(super) struct Database {
     topics: Vec<Topic>,
     /// Indices of the topics, by their `id` in the database.
     topic_indices: HashMap<i64, u16>,
-    /// Number (`rowid`) of the first row that was not read.
+    /// Number (`rowid`) of the first row that is not read yet.
     next: i64,
-    /// Rows that were read and wait to be returned.
+    /// Rows that were read and are not returned yet.
     rows: VecDeque<ReadRow>,
     /// Data of the messages in `rows`, one after the other.
     data: Vec<u8>,
-    /// Step after the last of `rows` is returned: to read more rows, to return a problem, or to end.
+    /// Next step after all of `rows` are returned: to read more rows, to return a problem, or to end.
     then: Step,
     breaks: u32,
 }
@@ -49,7 +49,7 @@ struct Topic {
     name: String,
     kind: String,
     serialization: String,
-    /// Encoding of the topic's schema, and the schema itself; empty texts if the type is not known.
+    /// Encoding of the topic's schema, and the schema itself; empty strings if the type is not known.
     schema: (&'static str, String),
 }
 
@@ -67,8 +67,8 @@ enum Step {
 }
 
 impl Database {
-    /// Opens the database file at `at`, which may be an unpacked copy: errors call it `path`. Also returns the error if a part of
-    /// the database can't be read; else `None`.
+    /// Opens the database file at `at`, which may be an unpacked copy: errors name it `path`. Also returns an error if a part
+    /// of the database can't be read.
     pub(super) fn open(path: &Path, at: &Path) -> Result<(Self, Option<Error>), Error> {
         let io = |source| Error::io(path, source);
         let refused = |error: SqlError| Error::file(path, words(&error));
@@ -102,8 +102,8 @@ impl Database {
         Ok((database, problem))
     }
 
-    /// Checks that the tables `topics` and `messages` exist, and have only stored columns, not computed ones. Returns the problem;
-    /// `None` if there is none.
+    /// Checks that the tables `topics` and `messages` exist, and have only stored columns, not computed ones. Returns the
+    /// problem; `None` if there is none.
     fn check(&self) -> rusqlite::Result<Option<String>> {
         for (table, columns) in [
             ("topics", "id, name, type, serialization_format"),
@@ -197,7 +197,7 @@ impl Container for Database {
 }
 
 impl Database {
-    /// Reads the next rows into `rows`. Returns the step after the last of these rows.
+    /// Reads the next rows into `rows`. Returns the next step after all of these rows are returned.
     fn read_rows(&mut self) -> Step {
         self.data.clear();
         match self.read_batch() {
@@ -275,8 +275,8 @@ impl Database {
         Ok(Step::End)
     }
 
-    /// Finds the first row that can be read again, behind the row `from`, which can't be read. Returns the row's number; `None` if
-    /// there is no further row number.
+    /// Finds the next row that can be read after the row `from`, which can't be read. Returns the row's number; `None` if there
+    /// is no higher row number.
     fn find_readable(&self, from: i64) -> Option<i64> {
         let query = "SELECT data FROM messages WHERE rowid >= ?1 ORDER BY rowid LIMIT 1";
         let is_readable = |from: i64| {
@@ -303,11 +303,11 @@ impl Database {
     }
 }
 
-/// Number of bytes of a database's header.
+/// Number of bytes of the header at the start of a database file.
 const HEADER: u64 = 100;
 
 /// Opens a database for reading. `is_log` is true if the database's header says that it has a write-ahead log. Also returns the
-/// problem if the log or journal in the same folder can't be applied; else `None`.
+/// problem if the log or journal in the same folder can't be applied.
 fn connect(at: &Path, is_log: bool) -> rusqlite::Result<(Connection, Option<String>)> {
     let beside = |suffix: &str| {
         let mut name = at.as_os_str().to_owned();
@@ -386,8 +386,8 @@ fn words(error: &SqlError) -> String {
     }
 }
 
-/// Reads the text in a row's column, of at most `most` bytes. A longer text is replaced by words with its length, and other values
-/// by an empty text.
+/// Reads a string of at most `most` bytes from a row's column. A longer string is replaced by a note of its length, and a value
+/// of another type by an empty string.
 fn text(row: &Row<'_>, at: usize, most: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(at)? {
         ValueRef::Text(text) | ValueRef::Blob(text) if text.len() <= most => String::from_utf8_lossy(text).into_owned(),

@@ -1,5 +1,5 @@
-//! The stamps of messages, as other software writes them. A number becomes a stamp only if its unit is known: the user gives it, or
-//! the time of publication implies it. A guess and a doubt become lines for the user.
+//! Stamps of messages that other software wrote. A number becomes a stamp only if its unit is known: the user gives it, or the
+//! time of publication implies it. A guess and a doubt become lines for the user.
 
 use arrow_array::{Array, StructArray};
 use arrow_schema::{DataType, Fields};
@@ -14,7 +14,7 @@ const PATHS: [&str; 6] = [
     "stamp",
     "time",
 ];
-/// Names of the fields with a stamp's seconds, and with the nanoseconds on top of these.
+/// Names of the two fields of a stamp: its seconds, and the nanoseconds to add.
 const PARTS: [[&str; 2]; 4] = [
     ["sec", "nanosec"],
     ["sec", "nsec"],
@@ -22,17 +22,17 @@ const PARTS: [[&str; 2]; 4] = [
     ["seconds", "nanos"],
 ];
 const SECOND: i128 = 1_000_000_000;
-/// Time of publication, ns, below which a stamp of 0 in the first message counts as a time. Otherwise 0 means that there is no
-/// stamp.
+/// Time of publication, ns, up to which a stamp of 0 in the first message counts as a time, as of a clock that starts at 0.
+/// Otherwise 0 means that there is no stamp.
 const BEGIN_NS: u64 = 1_000_000_000;
-/// Time between the first and the last publication, ns, from which on the advance of the stamps is compared with it.
+/// Shortest time between the first and the last publication, ns, for which the rates of stamps and publications are compared.
 const PACE_NS: i64 = 100_000_000;
-/// Factor from which on the unit is doubted: stamps advance this many times faster or slower than the times of publication.
+/// Factor by which stamps must advance faster or slower than the times of publication for their unit to be doubted.
 const PACE: u64 = 100;
-/// Largest distance of a float32 to the next float32, ns, up to which the float32 counts as a stamp.
+/// Coarsest spacing of float32 values, ns, at which a float32 still counts as a stamp.
 const STEP_NS: f64 = 1e6;
-/// Distance between a stamp and its publication, ns, from which on the unit is doubted if the stamp is ten times nearer in another
-/// unit.
+/// Distance of a stamp from its publication, ns, above which other units are compared. The unit is doubted if the stamp is ten
+/// times nearer in another one.
 const FAR_NS: u64 = 10_000_000_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
@@ -42,26 +42,26 @@ pub(super) fn is_part(name: &str) -> bool {
     PATHS.into_iter().any(is_last) || PARTS.as_flattened().contains(&name)
 }
 
-/// Reader of the stamps in a topic's messages: their field, their form, and what is known of their unit.
+/// Reader of the stamps in a topic's messages: their field, their form, and their unit if it is known.
 pub(super) struct Stamp {
     path: Path,
     form: Form,
     /// True if the user or a configuration gave the unit; false if the unit was guessed.
     is_unit_given: bool,
-    /// True if a configuration names the field of the stamp: no other time may stand for the stamp.
+    /// True if a configuration names the field of the stamp. A message in which this field is not a time is then an error.
     is_configured: bool,
-    /// The reason why the field is not taken as the stamp, or why the given unit may be wrong; `None` if there is no doubt.
+    /// Reason why the field is not used as the stamp, or why the given unit may be wrong; `None` if there is no doubt.
     doubt: Option<String>,
-    /// True if a stamp has been looked for in a message.
+    /// True after the first message was read, with or without a stamp.
     has_begun: bool,
-    /// Stamp and time of publication, ns, of the first message with a stamp, and of the last; `None` before the first.
+    /// Stamp and time of publication, ns, of the first and of the last message with a stamp; `None` before the first.
     span: Option<[[i64; 2]; 2]>,
 }
 
 enum Form {
     /// Paths of two fields: seconds, and nanoseconds.
     Parts([Path; 2]),
-    /// A number whose unit is to be guessed from the first message with a stamp.
+    /// A number whose unit will be guessed from the first message with a stamp.
     Number,
     Units(TimeUnit),
 }
@@ -98,7 +98,8 @@ impl Stamp {
         })
     }
 
-    /// Makes the reader for a configuration that names the field and the unit of the stamp; `None` if the field is not a number.
+    /// Makes the reader for a configuration that names the field and the unit of the stamp; `None` if the field is not
+    /// a number.
     pub(super) fn configured(path: &str, fields: &Fields, unit: TimeUnit) -> Option<Self> {
         let (path, field) = Path::find(path, fields).ok()?;
         let is_number = field.data_type().is_numeric();
@@ -109,7 +110,7 @@ impl Stamp {
         })
     }
 
-    /// Sets the unit of a stamp that is a number. If `unit` is `None`, the unit stays to be guessed.
+    /// Sets the unit of a stamp that is a number. If `unit` is `None`, the unit is guessed later.
     pub(super) fn in_unit(mut self, unit: Option<TimeUnit>) -> Self {
         if let (Form::Number, Some(unit)) = (&self.form, unit) {
             (self.form, self.is_unit_given) = (Form::Units(unit), true);
@@ -122,8 +123,8 @@ impl Stamp {
         matches!(self.form, Form::Parts(_)) && self.path.text() == path
     }
 
-    /// Formats a line for the user about a stamp that is a number: the guessed unit, or a doubt; `None` if there is nothing to
-    /// tell.
+    /// Returns a line for the user about a stamp that is a number: the guessed unit, or a doubt. Returns `None` if there is
+    /// nothing to report.
     pub(super) fn guess(&self) -> Option<String> {
         match &self.form {
             Form::Parts(_) => None,
@@ -138,7 +139,7 @@ impl Stamp {
         }
     }
 
-    /// Formats a line for the user if stamps advance 100 times faster or slower than the publications; `None` if not.
+    /// Returns a line for the user if stamps advance 100 times faster or slower than the times of publication; `None` if not.
     fn pace(&self, unit: TimeUnit) -> Option<String> {
         let [[first, first_published], [last, last_published]] = self.span?;
         let (by_ns, published_by_ns) = (last.abs_diff(first), last_published.saturating_sub(first_published));
@@ -153,12 +154,12 @@ impl Stamp {
         })
     }
 
-    /// Reads the stamp of a message, ns. Returns `None` if the message has no stamp, the stamp is 0, or its unit is not known. If
-    /// no unit is given, a number has the unit in which the first stamp is nearest to its message's publication.
+    /// Reads the stamp of a message, ns. Returns `None` if the message has no stamp, the stamp is 0, or its unit is not known.
+    /// If no unit is given, it is the unit in which the first stamp is nearest to the time of its publication.
     ///
     /// # Errors
-    /// If the nanoseconds are a second or more, or a number is in another unit than the numbers before. If a configuration names
-    /// the stamp, and its value is not a time.
+    /// If the nanoseconds are a second or more, or a number is in another unit than the numbers before. If a configuration
+    /// names the stamp, and its value is not a time.
     pub(super) fn read(&mut self, payload: &StructArray, published_ns: i64) -> Result<Option<i64>, String> {
         let read = self.find(payload, published_ns);
         self.has_begun = true;
@@ -263,11 +264,11 @@ impl Stamp {
     }
 }
 
-/// Chooses the unit in which a number is nearest to its publication. Returns the time, ns, and the unit; `None` for 0, which has no
-/// unit. `times` are the number's times in all units.
+/// Chooses the unit in which a number is nearest to the time of its publication. Returns the time, ns, and the unit; `None` for
+/// 0, which has no unit. `times` has the number converted from each unit to ns.
 ///
 /// # Errors
-/// If no time is within a day of the publication, the second nearest is not much further away, or the publication is at 0.
+/// If no time is within a day of the publication, the second nearest is not much further away, or the time of publication is 0.
 fn nearest(times: [(Option<i64>, TimeUnit); 4], published_ns: i64) -> Result<Option<(i64, TimeUnit)>, String> {
     let times = times.into_iter().filter_map(|(ns, unit)| Some((ns?, unit)));
     let mut times: Vec<_> = times.map(|(ns, unit)| (ns.abs_diff(published_ns), ns, unit)).collect();

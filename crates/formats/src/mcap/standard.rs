@@ -1,4 +1,4 @@
-//! Types of ROS in which messages are written. A type for samples is used only if it has a field for every value of the message.
+//! ROS message types for samples that are written. A type is used only if it has a field for every value of the sample.
 
 use super::interfaces;
 use super::types::{self, Type};
@@ -10,16 +10,16 @@ pub(super) const JOINT_STATE: &str = "sensor_msgs/msg/JointState";
 pub(super) const POINT_CLOUD2: &str = "sensor_msgs/msg/PointCloud2";
 pub(super) const STRING: &str = "std_msgs/msg/String";
 
-/// A message type of ROS that holds only numbers beside its header.
+/// A ROS message type that consists of a header and numbers.
 #[derive(Debug)]
 pub(super) struct Standard {
     pub name: &'static str,
     pub of: Arc<Type>,
-    /// Paths of the numbers that make a sample, in the order of its values.
+    /// Paths of the number fields that hold the values of a sample, in their order.
     pub columns: Vec<String>,
 }
 
-/// Message types for samples, PoseStamped first.
+/// ROS message types for samples, PoseStamped first.
 static SAMPLES: LazyLock<Vec<Standard>> = LazyLock::new(|| {
     let names = [
         "geometry_msgs/msg/PoseStamped",
@@ -31,8 +31,8 @@ static SAMPLES: LazyLock<Vec<Standard>> = LazyLock::new(|| {
     names.into_iter().filter_map(Standard::new).collect()
 });
 
-/// Prefixes of names that mark a pose, beside the names that PoseStamped has: before `x`, `y`, `z` of the position, and before `x`,
-/// `y`, `z`, `w` of the rotation.
+/// Prefixes of value names that mark a pose: before `x`, `y`, `z` of the position, and before `x`, `y`, `z`, `w` of the
+/// rotation. The names of the fields of PoseStamped mark a pose, too.
 const POSES: [[&str; 2]; 3] = [
     ["", "q"],
     ["transform.translation.", "transform.rotation."],
@@ -61,7 +61,7 @@ impl Standard {
         Some(Self { name, of, columns })
     }
 
-    /// Returns the message type for samples whose values have these names; `None` if no type has them.
+    /// Returns the ROS message type for samples whose values have these names; `None` if no type has them.
     pub(super) fn of_samples(names: &[String]) -> Option<&'static Self> {
         let is_pose = |[position, rotation]: &[&str; 2]| {
             let values = [position; 3].into_iter().zip(["x", "y", "z"]);
@@ -76,12 +76,13 @@ impl Standard {
     }
 }
 
-/// Returns the `ros2msg` schema of a message type; an empty text if the type is not known.
+/// Returns the `ros2msg` schema of a message type; an empty string if the type is not known.
 pub(super) fn schema(name: &str) -> String {
     interfaces::schema(name).unwrap_or_default()
 }
 
-/// Makes the schema of a message type of the form `exact`: the fields that all such types have, and then `columns`.
+/// Makes the schema of a message type of robocache, of the form `exact`: the fields that all such types have, and
+/// then `columns`.
 pub(super) fn own_schema(columns: &str) -> String {
     let fields = "std_msgs/Header header\nint64 timestamp_ns\nint64[] shape\nstring[] names\nint64[] timestamps_ns\n\
                   int64[] valid\nint64[] age_ns\nstring metadata\nuint32 rows\n";

@@ -1,5 +1,5 @@
-//! Summary at the end of an MCAP file, which repeats its schemas and channels and has an index of its chunks. A summary that is
-//! damaged counts as absent.
+//! Summary section at the end of an MCAP file, which repeats its schemas and channels and has an index of its chunks. A summary
+//! that is damaged is ignored.
 
 use super::record::{Fields, HEAD, MOST_BYTES, Record, head};
 use mcap::MAGIC;
@@ -10,24 +10,24 @@ use std::ops::Bound;
 
 /// Number of bytes of a footer: the positions of the summary and of its offsets, and its CRC.
 pub(super) const FOOTER: u64 = 20;
-/// Number of bytes of a footer with its head, and of the magic bytes behind it.
+/// Number of bytes of a footer with its header, and of the magic bytes after it.
 const TAIL: u64 = HEAD as u64 + FOOTER + MAGIC.len() as u64;
 const BEFORE_CRC: usize = HEAD + 16;
 
 #[derive(Default)]
 pub(super) struct Summary {
     bytes: Vec<u8>,
-    /// Ids of the channels whose messages are in each chunk, by the chunk's position in the file.
+    /// Ids of the channels with messages in each chunk, by the chunk's position in the file.
     chunks: BTreeMap<u64, Vec<u16>>,
-    /// Earliest log time of the messages from each chunk on, ns, by the chunk's position in the file.
+    /// Earliest log time, ns, in each chunk and all later chunks, by the chunk's position in the file.
     earliest: BTreeMap<u64, u64>,
     /// Latest log time of all messages in chunks, ns.
     latest: u64,
 }
 
 impl Summary {
-    /// Reads the summary of a file of `length` bytes, whose records begin at byte `from`. Returns an empty summary if the file has
-    /// none, or if the summary is damaged.
+    /// Reads the summary of a file of `length` bytes, whose records begin at byte `from`. Returns an empty summary if the file
+    /// has none, or if the summary is damaged.
     pub(super) fn read(file: &mut (impl Read + Seek), from: u64, length: u64) -> io::Result<Self> {
         let Some(footer_at) = length.checked_sub(TAIL).filter(|&at| at >= from) else {
             return Ok(Self::default());
@@ -92,13 +92,13 @@ impl Summary {
         self.chunks.contains_key(&at)
     }
 
-    /// Returns the position of the first chunk behind byte `at`; `None` if there is no further chunk.
+    /// Returns the position of the first chunk after byte `at`; `None` if there is no further chunk.
     pub(super) fn next_chunk(&self, at: u64) -> Option<u64> {
         let mut behind = self.chunks.range((Bound::Excluded(at), Bound::Unbounded));
         behind.next().map(|(&at, _)| at)
     }
 
-    /// Returns the earliest log time in the chunks from byte `at` on, ns; `u64::MAX` if they have no message.
+    /// Returns the earliest log time in the chunks at or after byte `at`, ns; `u64::MAX` if they have no message.
     pub(super) fn earliest_from(&self, at: u64) -> u64 {
         self.earliest.range(at..).next().map_or(u64::MAX, |(_, &time)| time)
     }
@@ -113,7 +113,8 @@ impl Summary {
         !self.chunks.is_empty()
     }
 
-    /// Names the topics of the messages in the chunk at byte `at`, as the end of a sentence; an empty text if they are not known.
+    /// Names the topics with messages in the chunk at byte `at`, as the end of an error's sentence. Returns an empty string if
+    /// the file has no index.
     pub(super) fn topics_at(&self, at: u64) -> String {
         let channels = self.records().filter_map(|record| match record {
             Record::Channel(channel) => Some((channel.id, channel.topic)),
@@ -129,7 +130,7 @@ impl Summary {
     }
 }
 
-/// Splits bytes into the opcodes and bodies of their records, as far as records are whole.
+/// Splits bytes into records, and returns the opcode and body of each. Stops at a record that is incomplete.
 fn split(mut rest: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (op, length) = head(rest)?;

@@ -1,5 +1,5 @@
-//! Counts of a topic's messages, such as those without a stamp and those that can't be read. Whatever is left out or changed is
-//! counted, and becomes a line for the user.
+//! Counts of a topic's messages, such as those without a stamp and those that can't be read. Each loss or change is counted,
+//! and becomes a line for the user.
 
 use robocache_stream::{MessageError, SelectError};
 
@@ -10,29 +10,29 @@ const DAY_NS: u64 = 86_400_000_000_000;
 pub(super) struct Tally {
     pub messages: u64,
     pub unstamped: u64,
-    /// Largest distance of a stamp from the publication of its message, ns.
+    /// Largest distance of a stamp from the time of publication of its message, ns.
     apart_ns: u64,
-    /// Number of stamps more than a day from the publication of their messages.
+    /// Number of stamps that are more than a day from the time of publication of their message.
     far: u64,
-    /// Messages with a key that their type lacks.
+    /// Messages with a key that their type does not have.
     pub unknown: CountAndFirst,
     /// Messages in which a JSON object has the same key several times.
     pub twice: CountAndFirst,
-    /// Whole numbers that the decoder rounded to float64. Those that a stream's selector rounds are not counted here.
+    /// Integers that the decoder rounded to float64. Integers that a stream's selector rounds are not counted here.
     pub rounded: CountAndFirst,
     /// Number of messages without a value, before the first message that has one.
     pub empty: u64,
-    /// Messages that are not damaged, but of which no stream can hold the values.
+    /// Messages that can be decoded, but whose values no stream can hold.
     pub refused: CountAndFirst,
-    /// Messages that can't be decoded as their type, or that contradict themselves.
+    /// Messages that can't be decoded as their type, or whose fields contradict one another.
     pub broken: CountAndFirst,
 }
 
-/// The reason why a message gives no sample, in words.
+/// Reason why a message gives no sample, as text for the user.
 pub(super) enum Unfit {
-    /// The message is whole, but no stream can hold its values.
+    /// The message can be decoded, but no stream can hold its values.
     Useless(String),
-    /// The message contradicts its own description.
+    /// Fields of the message contradict one another, such as an image's size and the length of its data.
     Broken(String),
 }
 
@@ -45,7 +45,7 @@ impl From<MessageError> for Unfit {
     }
 }
 
-/// Number of messages or values of one kind, and the reason given for the first.
+/// Number of messages or values of one kind, and the reason for the first one.
 #[derive(Default)]
 pub(super) struct CountAndFirst {
     count: u64,
@@ -60,8 +60,8 @@ impl CountAndFirst {
         self.count += count;
     }
 
-    /// Formats a line for the user: how many of `messages` messages are `what`, and the reason for the first; `None` if the count
-    /// is 0.
+    /// Returns a line for the user: how many of `messages` messages are `what`, and the reason for the first one; `None` if the
+    /// count is 0.
     pub(super) fn line(&self, messages: u64, what: &str) -> Option<String> {
         let Self { count, first } = self;
         (*count > 0).then(|| format!("of {messages} messages {count} {what}, the first: {first}"))
@@ -69,7 +69,8 @@ impl CountAndFirst {
 }
 
 impl Tally {
-    /// Counts a message without a stamp (`None`). Of a message with a stamp, measures how far the stamp is from the publication.
+    /// Counts a message without a stamp (`None`). For a message with a stamp, measures how far the stamp is from the time
+    /// of publication.
     pub(super) fn stamped(&mut self, stamp_ns: Option<i64>, published_ns: i64) {
         match stamp_ns {
             None => self.unstamped += 1,
@@ -81,8 +82,8 @@ impl Tally {
         }
     }
 
-    /// Formats a line for the user if messages without a stamp got the time of publication, but other stamps are from another
-    /// clock; else `None`.
+    /// Returns a line for the user if messages without a stamp got their time of publication, and other messages have stamps
+    /// from another clock; else `None`.
     pub(super) fn far_from_others(&self) -> Option<String> {
         let (messages, unstamped) = (self.messages, self.unstamped);
         (unstamped > 0 && self.apart_ns > DAY_NS).then(|| {
@@ -94,7 +95,7 @@ impl Tally {
         })
     }
 
-    /// Words of a line for the user that counts numbers rounded to float64.
+    /// Start of a line for the user, before the number of integers that were rounded to float64.
     pub(super) const ROUNDED: &str = "numbers beyond 2^53 that are rounded to float64:";
 
     /// True if there are messages, and all of them are counted in `refused`.

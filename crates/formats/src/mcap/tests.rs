@@ -1,4 +1,4 @@
-//! Schemas and messages with bytes that are wrong: they are refused or read, in bounded memory.
+//! Tests with malformed schemas and messages: they are refused or read, in bounded memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +46,7 @@ fn set(messages: &[Vec<u8>]) -> Vec<u8> {
     bytes(1, &[bytes(2, b"p"), messages.concat(), bytes(12, b"proto3")].concat())
 }
 
-/// Generator of random numbers that needs no crate, by its state.
+/// Random number generator (LCG), which holds its state.
 struct Chance(u64);
 
 impl Chance {

@@ -1,5 +1,5 @@
-//! Topics of a bag, as its schemas and channels describe them, and how their messages are read. Every message is counted. If it
-//! can't be decoded, the reason is kept with the count.
+//! Topics of a bag, made from its schemas and channels, and the decoding of their messages. Every message is counted. If it
+//! can't be decoded, the first reason is kept with the count.
 
 use super::decoder::{Decoder, Encoding};
 use super::form::{ABOUT, About, FIRST, changes};
@@ -26,7 +26,7 @@ pub(super) struct Decoded {
     pub published_ns: i64,
     pub part: usize,
     pub element: usize,
-    /// True if the values for one of the message's streams could not be taken.
+    /// True if the values for one of the message's streams could not be read.
     pub is_refused: bool,
 }
 
@@ -36,7 +36,7 @@ impl Decoded {
         (key::timestamp_ns, MetadataRef::Integer(stamp_ns))
     }
 
-    /// Returns the next transform of the message, as a struct of one row; `None` behind the last.
+    /// Returns the next transform of the message, as an Arrow struct array of one row; `None` after the last.
     pub(super) fn next_transform(&mut self, transforms: &Transforms) -> Option<StructArray> {
         let all = match transforms.is_list {
             true => self.payload.column(0).as_list_opt::<i32>()?.values().as_struct_opt()?,
@@ -54,22 +54,22 @@ const JSON: &str = "json";
 /// Topics of all files of a bag, with the schemas and channels of the open file.
 #[derive(Default)]
 pub(super) struct Topics {
-    /// Selections of a configuration, by the names of their streams.
+    /// Selections of values from a configuration, by the names of their streams.
     pub selections: HashMap<String, Selection>,
     /// Unit of stamps that are numbers; `None` to guess the unit.
     pub unit: Option<TimeUnit>,
     schemas: HashMap<u16, OwnedSchema>,
-    /// Indices in `all` of the topics, by the ids of the open file's channels.
+    /// Index in `all` of the topic of each channel, by the channel's id in the open file.
     channels: HashMap<u16, usize>,
     pub all: Vec<Topic>,
-    /// Number of messages whose channel the file does not describe.
+    /// Number of messages whose channel is not described in the file.
     pub undescribed: u64,
     pub differences: Differences,
-    /// Buffer for a message that is compressed by itself.
+    /// Buffer for unpacking a message that is compressed by itself.
     unpacked: Vec<u8>,
 }
 
-/// Copy of a schema: it outlives the chunk that it was read from.
+/// Copy of a schema, which outlives the chunk that the schema was read from.
 #[derive(Clone, PartialEq)]
 struct OwnedSchema {
     name: String,
@@ -81,35 +81,36 @@ pub(super) struct Topic {
     pub name: String,
     encoding: String,
     schema: Option<OwnedSchema>,
-    /// Two texts in the channel's metadata: the channel's description, and the metadata of its stream's first message. `None` if
+    /// Channel's description, and metadata of its stream's first message, as stored in the channel's metadata. `None` if
     /// robocache did not write the channel.
     own: Option<[String; 2]>,
     pub content: Result<Content, String>,
-    /// True if the channel has a schema, but the file lacks it.
+    /// True if the channel refers to a schema that the file lacks.
     is_lost: bool,
-    /// Index of the topic's set of fields among the different sets that topics of the same name have; `None` before the first
-    /// message. Each set has streams of its own.
+    /// Number of the topic's set of fields, from 0: channels of one topic name may have different schemas. Each set has streams
+    /// of its own. `None` before the first message.
     pub form: Option<usize>,
-    /// Name of the schema with the first set of fields of this topic's name; `None` if the topic has the first set.
+    /// Name of the schema with the field set 0 of this topic's name; `None` if the topic itself has that set.
     first: Option<String>,
     pub tally: Tally,
 }
 
-/// Use of a topic's messages (restore, select or ignore), with the state that the use needs.
+/// Treatment of a topic's messages (read, restore or ignore), with the state that it needs.
 pub(super) enum Content {
     Foreign(Plan),
-    /// Messages of a stream that robocache wrote, to be restored as they were.
+    /// Messages of a stream that robocache wrote, which are restored as they were.
     Own(Box<Own>),
-    /// Differences between the metadata of the next message and of the first, in the stream with this name.
+    /// Changes of metadata from the first message to the next one, in the stream with this name.
     Differences(String),
-    /// Copies of another topic's data, for viewers: they are not read.
+    /// Copies of another topic's data for viewers, which are not read.
     View,
-    /// Messages whose type the first message will decide, and the configured selection of their values; `None` if there is none.
+    /// JSON messages whose type the first message will decide. Holds the configured selection of their values; `None` if there
+    /// is none.
     Undetermined(Option<Selection>),
 }
 
 impl Topics {
-    /// Drops all schemas and channels: their ids are valid in one file only.
+    /// Drops all schemas and channels, because their ids are valid in one file only.
     pub(super) fn forget_ids(&mut self) {
         self.schemas.clear();
         self.channels.clear();
@@ -169,8 +170,8 @@ impl Topics {
         self.channels.insert(channel.id, at);
     }
 
-    /// Numbers the forms of a topic: channels whose schemas have the same fields share a form. Sets `form` of the channel at index
-    /// `at`. If a configuration selects the values, all channels of the topic are of one form.
+    /// Sets `form` of the topic at index `at`. Topics of the same name share a form if their schemas have the same fields, or
+    /// if a configuration selects their values.
     fn set_form(&mut self, at: usize) {
         let fields = |topic: &Topic| match &topic.content {
             Ok(Content::Foreign(plan)) => Some(plan.decoder.fields.clone()),
@@ -192,7 +193,8 @@ impl Topics {
         (topic.form, topic.first) = (Some(form), first);
     }
 
-    /// Decodes a message. Returns `None` if nothing of it can be taken; an undecodable message is counted with the reason.
+    /// Decodes a message. Returns `None` if it has nothing for a stream; a message that can't be decoded is counted with
+    /// the reason.
     pub(super) fn message(&mut self, raw: RawMessage<'_>) -> Option<Decoded> {
         let Some(&at) = self.channels.get(&raw.channel) else {
             self.undescribed += 1;
@@ -205,7 +207,7 @@ impl Topics {
         })
     }
 
-    /// Decodes a message of the topic with index `at`; `None` if the message holds nothing for a stream.
+    /// Decodes a message of the topic with index `at`. Returns `None` if the message has nothing for a stream.
     fn read(&mut self, at: usize, raw: RawMessage<'_>) -> Result<Option<Decoded>, String> {
         let topic = &mut self.all[at];
         topic.tally.messages += 1;
@@ -376,7 +378,7 @@ impl Topic {
         }
     }
 
-    /// Formats a line for the user that begins with the topic and its type.
+    /// Formats a line for the user: the topic, its type, and then `words`.
     fn line(&self, words: &str) -> String {
         format!("{} ({}): {words}", self.name, self.kind())
     }

@@ -1,4 +1,4 @@
-//! Types of messages, as a bag describes them. A type has a bounded number of values, whatever its description says.
+//! Message types as a bag describes them. A type has a bounded number of values, whatever its description says.
 
 use arrow_schema::{DataType, Field as ArrowField, Fields};
 use robocache_device::Dtype;
@@ -25,16 +25,16 @@ pub(super) struct Field {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
-    /// A boolean that stays a boolean, as the selector needs it in a cloud.
+    /// A boolean that stays a boolean, as point clouds need it.
     Bool,
-    /// A boolean that becomes 0 or 1.
+    /// A boolean that becomes a uint8 of 0 or 1.
     Flag,
     Number(Dtype),
     Text,
-    /// A byte string that is an element of a list. A single field of bytes is a list of uint8 instead.
+    /// A byte string as an element of a list. A field of bytes that is not in a list becomes a list of uint8 instead.
     Bytes,
     Struct(Arc<Type>),
-    /// Data that are not decoded, such as a message within itself.
+    /// A field that is not decoded, such as a message type that contains itself.
     Opaque,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Count {
     One,
     /// An array of this number of elements.
     Array(usize),
-    /// A list with any number of elements, which each message states.
+    /// A list of variable length, which each message gives.
     Sequence,
 }
 
@@ -62,8 +62,8 @@ impl Kind {
 }
 
 impl Type {
-    /// Returns the fields of the Arrow struct that a message becomes. They are as dora's ROS 2 bridge sends them, but arrays have
-    /// their length in the type.
+    /// Returns the fields of the Arrow struct array that a message becomes. They are those of dora's ROS 2 bridge, except that
+    /// arrays have their length in the type.
     pub(super) fn arrow_fields(&self) -> Fields {
         let fields = self.fields.iter().map(|field| {
             let one = field.kind.arrow_type();
@@ -105,8 +105,8 @@ impl Type {
     }
 }
 
-/// Parses a `ros2msg` schema: the fields of the type `name`, then those of the types in it, each behind a line of `=` and a line
-/// with its name.
+/// Parses a `ros2msg` schema: the fields of the type `name`, and then those of the types nested in it. A line of `=` and a line
+/// with the type's name precede each nested type.
 pub(super) fn from_ros2msg(name: &str, text: &str) -> Result<Arc<Type>, String> {
     let mut texts = HashMap::from([
         ("builtin_interfaces/Time".to_owned(), "int32 sec\nuint32 nanosec"),
@@ -148,7 +148,7 @@ fn short(name: &str) -> String {
 struct Types<'a> {
     texts: HashMap<String, &'a str>,
     made: HashMap<String, Arc<Type>>,
-    /// Names of the types that are being made now, from the outermost to the innermost.
+    /// Names of the types under construction, from the outermost to the innermost.
     open: Vec<String>,
 }
 
@@ -184,7 +184,7 @@ impl Types<'_> {
         Ok(made)
     }
 
-    /// Parses a line of a `ros2msg` schema as a field of the type `within`; `None` for a line with a constant.
+    /// Parses a line of a `ros2msg` schema as a field of the type `within`; `None` for a line that defines a constant.
     fn field(&mut self, within: &str, line: &str) -> Result<Option<Field>, String> {
         let package = within.split_once('/').map_or("", |(package, _)| package);
         let refused = || format!("line `{line}` is not a field (allowed: a type and a name)");

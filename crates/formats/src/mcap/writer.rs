@@ -1,5 +1,5 @@
-//! Writer of streams as messages of ROS 2 in an MCAP file. Whatever form a message gets, the bytes that a reader gives back are
-//! those that were appended.
+//! Writer of streams as ROS 2 messages in an MCAP file. A reader gives back the bytes that were appended, whatever message type
+//! was chosen for them.
 
 use super::chunks::Chunks;
 use super::encoder::Cdr;
@@ -16,11 +16,11 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Largest size of an encoded message, bytes. The rest of the message's chunk takes less than the 4096 bytes that are left up to
-/// `MOST_BYTES`.
+/// Largest size of an encoded message, bytes. The message's chunk has at most `MOST_BYTES`, and needs less than 4096 bytes in
+/// addition to the message.
 const MOST_DATA: u64 = MOST_BYTES - 4096;
 
-/// Keys of metadata that have a field of their own in messages of the form `exact`, if they are not empty.
+/// Metadata keys with a field of their own in messages of the form `exact`, unless they are empty.
 pub(super) const LISTS: [&str; 4] = [key::shape, key::timestamps_ns, key::valid, form::age_ns.name];
 
 /// Writer of streams into a new MCAP file, as messages of ROS 2 in CDR. `docs/formats.md` says which message types are used.
@@ -42,9 +42,9 @@ struct StreamChannels {
     topic: String,
     has_arrivals: bool,
     first: Metadata,
-    /// Channels of the stream's messages, one for each form that messages have had.
+    /// Channels of the stream's messages, one for each form of its messages so far.
     channels: Vec<Channel>,
-    /// Channels beside those of the messages, by their forms: `metadata` for differences of metadata, `view` for the occupied cells
+    /// Ids of the stream's further channels, by their form: `metadata` for changes of metadata, `view` for the occupied cells
     /// of a voxel grid.
     beside: Vec<(&'static str, u16)>,
     scratch: Metadata,
@@ -54,7 +54,7 @@ struct StreamChannels {
 struct Channel {
     form: Form,
     number: u16,
-    /// Columns that each message of the channel has.
+    /// Columns that each message of the channel must have.
     columns: Vec<ColumnSpec>,
 }
 
@@ -80,8 +80,8 @@ impl Writer {
     /// Adds a message of `stream`. The `arrival_ns` of the message is kept if the first message of the stream has one.
     ///
     /// # Errors
-    /// If the message can't be written in its stream: the message is left out, and the writer can go on. If the file can't be
-    /// written.
+    /// If the message can't be written in its stream: the message is left out, and the writer remains usable. If the file can't
+    /// be written.
     pub fn append(&mut self, stream: &str, message: &Message) -> Result<(), Error> {
         let refused = |problem: &str| Error::message(stream, problem);
         if message.columns().is_empty() {
@@ -133,7 +133,7 @@ impl Writer {
         self.chunks.finish().map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Writes how the metadata of a message differ from those of its stream's first message. Writes nothing if they do not differ,
+    /// Writes the changes of a message's metadata from those of its stream's first message. Writes nothing if there are none,
     /// or if the form is `exact`, which holds all metadata.
     fn write_differences(
         &mut self,
@@ -177,7 +177,8 @@ impl Writer {
         self.streams.len() - 1
     }
 
-    /// Returns the id of the channel for messages of a form, and adds the channel if it is new. `at` is the index of the stream.
+    /// Returns the id of the channel for messages of a form, and adds the channel if it is new. `at` is the index of
+    /// the stream.
     fn channel(&mut self, at: usize, form: Form, message: &Message) -> Result<u16, String> {
         let stream = &self.streams[at];
         if let Some(channel) = stream.channels.iter().find(|channel| channel.form == form) {
@@ -215,8 +216,8 @@ impl Writer {
         Ok(number)
     }
 
-    /// Returns the id of the channel for data beside the messages of the stream with index `at`, and adds the channel if it is new.
-    /// Returns `None` if the channel can't be added. `form` says what the data are: `metadata` or `view`.
+    /// Returns the id of a further channel of the stream with index `at`, and adds the channel if it is new. Returns `None` if
+    /// the channel can't be added. `form` is `metadata` or `view`.
     fn beside(&mut self, at: usize, form: &'static str, suffix: &str, kind: &str) -> Option<u16> {
         let stream = &self.streams[at];
         if let Some((_, channel)) = stream.beside.iter().find(|(known, _)| *known == form) {
@@ -246,10 +247,10 @@ impl Writer {
         channel.map_err(|error| error.to_string())
     }
 
-    /// Encodes the differences between a message's metadata and the metadata of its stream's first message.
+    /// Encodes the changes of a message's metadata from those of its stream's first message.
     ///
-    /// Returns the id of the channel for differences, and the bytes; `None` if there are no differences, or the channel can't be
-    /// added.
+    /// Returns the id of the channel for such changes, and the bytes; `None` if there are no changes, or the channel can't
+    /// be added.
     fn differences(&mut self, at: usize, message: &Message) -> Option<(u16, Vec<u8>)> {
         let stream = &mut self.streams[at];
         metadata_of(message, &mut stream.scratch);
@@ -265,7 +266,8 @@ impl Writer {
         Some((channel, data.bytes))
     }
 
-    /// Writes the occupied cells of a voxel grid as a cloud for viewers, beside the grid itself. Does nothing for other messages.
+    /// Writes the occupied cells of a voxel grid as a cloud for viewers, in addition to the grid itself. Does nothing for
+    /// other messages.
     fn view(&mut self, at: usize, message: &Message, log_time: u64, published: u64) -> Result<(), Error> {
         let mut data = Cdr::new();
         if super::voxels::cloud(message, &mut data).is_none() {
@@ -414,7 +416,7 @@ fn cloud(message: &Message, data: &mut Cdr) {
     }
 }
 
-/// Returns the bytes of a list of integers; none if the list is absent.
+/// Returns the bytes of a list of integers; no bytes if the list is absent.
 fn numbers(list: Option<&[i64]>) -> &[u8] {
     bytemuck::cast_slice(list.unwrap_or_default())
 }

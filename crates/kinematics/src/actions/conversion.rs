@@ -1,5 +1,5 @@
-//! Conversion of chunks of a policy's actions from one kind to another, in float64. A chunk is refused as a whole if one of its
-//! steps can't be converted.
+//! Conversion of a policy's action chunks from one kind to another, such as from poses to joint values, in float64. If one step
+//! can't be converted, the whole chunk is refused.
 
 use super::error::{ConversionError, StepError};
 use super::pose::{DeltaFrame, PoseKind};
@@ -11,22 +11,22 @@ use crate::limits::ROUNDING;
 use crate::model::{Model, pose_of};
 use robocache_geometry::RigidTransform;
 
-/// Meaning of the numbers of an action.
+/// Meaning of the numbers of an action: values or a pose, absolute or as a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Absolute values, such as joints: [`ValueKind::Absolute`].
     Absolute,
-    /// Offsets of values from the reference, the values before the first step: [`ValueKind::Relative`].
+    /// Offsets of values from the reference, which are the values before the first step: [`ValueKind::Relative`].
     Relative,
-    /// Offsets of values from those of the step before: [`ValueKind::Delta`].
+    /// Offsets of values from those of the previous step: [`ValueKind::Delta`].
     Delta,
     /// Velocities of values, per second: [`ValueKind::Velocity`].
     Velocity,
     /// Poses in the frame of the base: [`PoseKind::Absolute`].
     Pose,
-    /// Poses in the frame of the reference, the pose before the first step: [`PoseKind::Relative`].
+    /// Poses in the frame of the reference, which is the pose before the first step: [`PoseKind::Relative`].
     RelativePose,
-    /// Motions from the pose of the step before: [`PoseKind::Delta`].
+    /// Motions from the pose of the previous step: [`PoseKind::Delta`].
     DeltaPose,
 }
 
@@ -69,10 +69,11 @@ pub struct ConversionConfig {
     pub to_rotation: RotationForm,
     /// Axes of the motions in actions of the kind `delta_pose`, both converted and returned.
     pub frame: DeltaFrame,
-    /// Time from one step to the next, ns. It is needed if `kind` or `to` is [`Kind::Velocity`], and has to be `None` otherwise.
+    /// Time from one step to the next, ns. It is needed if `kind` or `to` is [`Kind::Velocity`], and has to be
+    /// `None` otherwise.
     pub step_ns: Option<i64>,
-    /// Largest distance between a pose and the pose of the joints found for it, metres, and radians as the chord 2 sin(angle / 2).
-    /// Joints within 1e-12 are sought first. Such joints may not exist near a singularity, or if the pose was rounded.
+    /// Largest error of the joints found for a pose: metres, and radians as the chord 2 sin(angle / 2). Joints with an error of
+    /// at most 1e-12 are searched first. They may not exist near a singularity, or if the pose was rounded.
     pub tolerance: f64,
 }
 
@@ -91,7 +92,7 @@ impl ConversionConfig {
     }
 }
 
-/// Numbers of values in the arrays of a conversion.
+/// Lengths of the arrays of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths {
     /// Number of values of the reference (the joints, values or pose before the first step); `None` if the conversion needs no
@@ -103,13 +104,15 @@ pub struct Widths {
 
 /// Converter of chunks of actions from one kind to another, in float64.
 ///
-/// With a [`Chain`], joints and poses are converted into each other. Without a chain, values can only become values, and poses only
-/// poses. Joints are found as by [`Solver::solve_next`], which starts at the reference. An arm with more joints than a pose needs
-/// may get other joints for the same poses. If no joints within the limits are within 1e-12 of the poses, joints may be up to 1e-6
-/// past the limits, as float32 rounds.
+/// With a [`Chain`], joints and poses are converted into each other. Without a chain, values can only become values, and poses
+/// only poses. Joints are found as by [`Solver::solve_next`], which starts at the reference. A redundant arm may get other
+/// joints than those from which the poses were computed.
 ///
-/// The reference is the state before the first step. With a chain, it is a row of joints. Without a chain, it is a row of values,
-/// or a pose x y z qx qy qz qw.
+/// If no joints within the limits reach the poses to 1e-12, joints may be up to 1e-6 past their limits: limits may be rounded
+/// to float32.
+///
+/// The reference is the state before the first step. With a chain, it is a row of joint values. Without a chain, it is a row of
+/// values, or a pose x y z qx qy qz qw.
 #[derive(Clone, Debug)]
 pub struct Conversion {
     from: Meaning,
@@ -123,39 +126,41 @@ struct Inverse {
     /// Solvers in the order in which they are tried on a chunk. The first has a tolerance of 1e-12. The second has the same
     /// tolerance, and limits wider by [`ROUNDING`]. The third has the configured tolerance, and the wider limits.
     solvers: [Solver<f64>; 3],
-    /// Solver with the configured tolerance and the limits of the chain. It checks joints that are brought back to a limit.
+    /// Solver with the configured tolerance and the limits of the chain. It checks that joints moved back to a limit still
+    /// reach the pose.
     limited: Solver<f64>,
-    /// Solver with limits so wide that a step can't leave them. It tells which limit keeps a pose from being reached.
+    /// Solver with limits so wide that one step of a chunk can't exceed them. It finds the joint limits that keep a pose from
+    /// being reached, for the error text.
     unlimited: Solver<f64>,
     chain: Chain,
 }
 
-/// Meaning of the numbers of a step: values, or a pose.
+/// Meaning of the numbers of a step: values such as joints, or a pose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Meaning {
     Values(ValueKind),
     Poses(PoseKind, RotationForm),
 }
 
-/// Reference of a chunk: the caller's values, and the pose that they stand for; the identity if no pose is needed.
+/// Reference of a chunk: the values that the caller gives, and their pose. The pose is the identity if the conversion
+/// needs none.
 struct Reference<'a> {
     values: &'a [f64],
     pose: RigidTransform<f64>,
 }
 
-/// Tolerance of the first search for joints, metres and radians. The configured tolerance is used only after this search has
-/// failed.
+/// Tolerance of the first search for joints, metres and radians. The configured tolerance is used only if this search fails.
 const FINE: f64 = 1e-12;
-/// Number of starts that are tried for a pose if the search from the joints of the step before fails.
+/// Number of initial guesses that are tried for a pose if the search from the joints of the previous step fails.
 const SEEDS: usize = 64;
-/// Largest number of iterations of the solver from a start. Near a singularity it needs many.
+/// Largest number of iterations of the solver from one initial guess. Near a singularity it needs many.
 const MAX_ITERATIONS: u32 = 100;
 /// Largest change of a joint from one step of a chunk to the next, radians or metres.
 const MAX_JOINT_STEP: f64 = 0.5;
 
 impl Conversion {
-    /// Makes the converter for a configuration, which is checked first. `chain` is needed if one of the two kinds is made of values
-    /// and the other of poses.
+    /// Makes the converter for a configuration, which is checked first. `chain` is needed to convert values to poses, or poses
+    /// to values.
     ///
     /// # Errors
     /// Names the field, the value found and the values allowed.
@@ -200,7 +205,7 @@ impl Conversion {
         self.inverse.as_ref().map(|inverse| inverse.solvers[0].model())
     }
 
-    /// Returns the widths of the reference and of the results for actions of `width` numbers each.
+    /// Returns the number of values of the reference, and of each step of the results, for actions of `width` numbers each.
     ///
     /// # Errors
     /// If the configured kind of actions has another width.
@@ -239,13 +244,13 @@ impl Conversion {
         })
     }
 
-    /// Converts `actions`, a chunk of steps of `width` numbers each, and writes `results`. After an error the contents of `results`
-    /// are undefined.
+    /// Converts `actions`, a chunk of steps of `width` numbers each, and writes `results`. After an error the contents of
+    /// `results` are undefined.
     ///
     /// # Errors
     /// Names the step at which a number is not finite, a rotation can't be [read](RotationForm::read), a joint's value is above
-    /// 8,192 in magnitude, or a pose can't be reached. Joints found for a pose have to be within 0.5 rad or m of the joints of the
-    /// step before, at the first step of the reference.
+    /// 8,192 in magnitude, or a pose can't be reached. Joints found for a pose must be within 0.5 rad or m of the joints of the
+    /// previous step, or of the reference for the first step.
     ///
     /// # Panics
     /// If `reference` or `results` do not have their [widths](Self::widths).
@@ -360,7 +365,8 @@ impl Inverse {
         })
     }
 
-    /// Finds joints for poses, one after the other. The search for the first pose starts at the joints `reference`.
+    /// Finds joints for the poses of a chunk, one after the other. The search for the first pose starts at the joints
+    /// `reference`, each later one at the joints of the previous pose.
     fn solve(&self, poses: &[RigidTransform<f64>], reference: &[f64], joints: &mut [f64]) -> Result<(), StepError> {
         let [fine, wider, coarse] = &self.solvers;
         let mut follow = |solver| self.follow(solver, poses, reference, joints);
@@ -417,8 +423,8 @@ impl Inverse {
         }
     }
 
-    /// Names the joints that would have to pass their limits to reach `pose` in one step from the joints `before`. Returns the end
-    /// of an error's sentence; an empty text if wider limits would not help.
+    /// Names the joints that would have to exceed their limits to reach `pose` in one step from the joints `before`. Returns
+    /// the end of an error's sentence; an empty string if wider limits would not help.
     fn past_limits(&self, pose: &RigidTransform<f64>, before: &[f64]) -> String {
         let mut track = self.unlimited.track_from(before).unwrap_or_default();
         let mut now = vec![0.0; before.len()];

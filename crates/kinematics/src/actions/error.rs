@@ -1,26 +1,26 @@
-/// The reason why a configuration of a conversion, or the width of actions, is refused.
+/// Reason why a configuration of a conversion, or the width of actions, is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct ConversionError {
     /// Name of the field of [`ConversionConfig`](super::ConversionConfig), or of the argument, that is refused.
     pub key: &'static str,
-    /// The value found, and the values allowed.
+    /// Error text with the value found and the values allowed.
     pub problem: String,
 }
 
-/// The reason why a chunk can't be converted.
+/// Reason why a chunk of actions can't be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
-    /// The reference, the caller's values before the first step, has numbers that are not allowed. Holds the value found, and the
-    /// values allowed.
+    /// The reference, which is the state before the first step, has numbers that are not allowed. Holds the value found, and
+    /// the values allowed.
     #[error("the reference: {0}")]
     Reference(String),
-    /// A step has numbers that are not allowed, or can't be reached.
+    /// A step of the chunk has numbers that are not allowed, or a pose that can't be reached.
     #[error("step {step}: {problem}")]
     Step {
         /// Index of the step in the chunk, from 0.
         step: usize,
-        /// The value found, and the values allowed.
+        /// Error text with the value found and the values allowed.
         problem: String,
     },
 }

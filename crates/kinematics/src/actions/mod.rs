@@ -1,4 +1,4 @@
-//! Actions of policies: the meanings of their numbers, and conversions from one to another.
+//! Actions of policies: the meanings of their numbers, and conversions from one meaning to another.
 //!
 //! ```
 //! use robocache_kinematics::actions::{Conversion, ConversionConfig, Kind};

@@ -1,4 +1,5 @@
-//! Meanings of actions that are poses. `encode` turns poses into actions from which `decode` makes the same poses, up to rounding.
+//! Meanings of actions that are poses: absolute, relative to a reference, or motions from step to step. Encoding turns poses
+//! into actions, and decoding turns the actions back into the same poses, up to rounding.
 
 use robocache_geometry::RigidTransform;
 
@@ -9,7 +10,8 @@ pub enum PoseKind {
     Absolute,
     /// The pose in the frame of the reference, the pose before the first step, as in UMI.
     Relative,
-    /// Motion from the pose of the step before. The first step's motion starts at the reference, the pose before the first step.
+    /// Motion from the pose of the previous step. The first step's motion starts at the reference, the pose before the
+    /// first step.
     Delta(DeltaFrame),
 }
 
@@ -26,8 +28,8 @@ pub enum DeltaFrame {
 type Transform = RigidTransform<f64>;
 
 impl PoseKind {
-    /// Turns a chunk of actions into absolute poses, in place, one step after the other. `reference` is the pose before the first
-    /// step.
+    /// Turns a chunk of actions into absolute poses, in place, one step after the other. `reference` is the pose before the
+    /// first step.
     pub fn decode(self, reference: &Transform, steps: &mut [Transform]) {
         let mut before = *reference;
         for step in steps {

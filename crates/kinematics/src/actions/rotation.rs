@@ -1,4 +1,5 @@
-//! Forms in which policies write rotations. Each form reads what it writes as the same rotation, up to rounding.
+//! Forms in which policies write rotations: quaternions, 6D and rotation vectors. Reading the numbers that a form has written
+//! gives the same rotation, up to rounding.
 
 use crate::chain::UNIT_NORMS;
 use robocache_geometry::RigidTransform;
@@ -21,8 +22,8 @@ pub enum RotationForm {
     Rotvec,
 }
 
-/// Norms that each of the two vectors of a 6D rotation may have before it is normalized. A rotation vector may be as long as the
-/// largest of these norms.
+/// Norms that each of the two vectors of a 6D rotation may have before it is normalized. The upper end also bounds the length
+/// of a rotation vector.
 const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e18;
 
 type Matrix = [[f64; 3]; 3];
@@ -48,7 +49,7 @@ impl RotationForm {
         }
     }
 
-    /// Number of values that the form has for a rotation.
+    /// Number of values of a rotation in this form.
     pub fn width(self) -> usize {
         match self {
             Self::Xyzw | Self::Wxyz => 4,
@@ -67,8 +68,8 @@ impl RotationForm {
     }
 
     /// Reads a rotation in this form, and returns its matrix. Quaternions are normalized, and the two rows or columns of a 6D
-    /// rotation are made orthonormal (Gram-Schmidt). Returns `None` if a quaternion's norm is not 1 to within 1 %, or a rotation
-    /// vector is longer than 1e18. Also `None` if rows or columns are too small, too large or parallel.
+    /// rotation are made orthonormal (Gram-Schmidt). Returns `None` if a quaternion's norm is not 1 to within 1 %, or a
+    /// rotation vector is longer than 1e18. Also `None` if rows or columns are too small, too large or parallel.
     ///
     /// # Panics
     /// If there are fewer numbers than the [width](Self::width).

@@ -5,10 +5,10 @@ pub enum ValueKind {
     Absolute,
     /// Offsets from the reference, the values before the first step.
     Relative,
-    /// Offsets from the values of the step before. The first step's offsets are from the reference.
+    /// Offsets from the values of the previous step. The first step's offsets are from the reference.
     Delta,
-    /// Velocities, per second. In the time `step_s` they lead from the values of the step before to the values of their own step.
-    /// The first step starts from the reference.
+    /// Velocities, per second: the values of a step are those of the previous step plus `step_s` times its velocities. The
+    /// first step starts from the reference.
     Velocity {
         /// Time from one step of a chunk to the next, seconds.
         step_s: f64,
@@ -16,8 +16,8 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// Turns a chunk of actions into absolute values, in place. Offsets are summed from the first step on. `reference` has as many
-    /// values as a step. Values of `Absolute` stay as they are.
+    /// Turns a chunk of actions into absolute values, in place. Offsets are summed from the first step on. `reference` has as
+    /// many values as a step. Values of `Absolute` stay as they are.
     pub fn decode(self, reference: &[f64], steps: &mut [f64]) {
         let n = reference.len();
         for i in 0..steps.len() {

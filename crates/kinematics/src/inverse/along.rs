@@ -1,4 +1,4 @@
-//! Inverse kinematics along a trajectory: the search for each target begins at the last valid answer. `solve_next`, called for one
+//! Inverse kinematics along a trajectory: the search for each target begins at the last solution. `solve_next`, called for one
 //! target after the other, gives the results of `solve_along`.
 
 use super::config::Select;
@@ -12,7 +12,7 @@ use robocache_geometry::Real;
 pub struct Track<R> {
     /// Joints at which the search for the first target begins; `None` for the middle of the limits.
     start: Option<Row<R>>,
-    /// Joints of the last valid answer; `None` before the first valid answer.
+    /// Joints of the last solution; `None` before the first solution.
     last: Option<Row<R>>,
     branch: u32,
 }
@@ -28,12 +28,13 @@ impl<R> Default for Track<R> {
 }
 
 impl<R> Track<R> {
-    /// Number of jumps so far: answers with a joint further than `max_joint_step` from the answer before.
+    /// Number of jumps so far. A jump is a solution with a joint further than `max_joint_step` from the previous solution.
     pub fn branch(&self) -> u32 {
         self.branch
     }
 
-    /// Forgets the last answer, so that the next target is the first of a trajectory. [`branch`](Self::branch) keeps its value.
+    /// Forgets the last solution, so that the next target is the first of a trajectory. [`branch`](Self::branch) keeps
+    /// its value.
     pub fn restart(&mut self) {
         self.last = None;
     }
@@ -53,19 +54,19 @@ impl<R: Real> Track<R> {
 
 impl<R: Real> Solver<R> {
     /// Finds joints for the targets of a trajectory. The search for the first target begins at `seed`, and the search for each
-    /// other target at the last valid answer.
+    /// later target at the last solution.
     ///
-    /// All starts of the solver are tried as well if this search gives no valid answer, or moves a joint by more than
-    /// `max_joint_step`. The answer that is nearest to the last answer is then taken. Each element of `branches` is the number of
-    /// jumps up to its target: answers with a joint further than `max_joint_step` from the answer before.
+    /// If this search gives no solution, or moves a joint by more than `max_joint_step`, all initial guesses of the solver are
+    /// tried as well. The solution that is nearest to the last one is then taken. Each element of `branches` is the number of
+    /// jumps up to its target: solutions with a joint further than `max_joint_step` from the previous solution.
     ///
-    /// For the first target, any valid answer of the search from `seed` is taken if `select` is `first`. Without `seed`, the first
-    /// target is solved as by [`solve`](Self::solve). With a posture, each answer is pulled to rest before the next search, no
-    /// further than `max_joint_step` from the last answer.
+    /// For the first target, any solution of the search from `seed` is taken if `select` is `first`. Without `seed`, the first
+    /// target is solved as by [`solve`](Self::solve). With a posture, each solution is pulled to rest before the next search,
+    /// no further than `max_joint_step` from the last solution.
     ///
     /// # Panics
-    /// If `seed` does not have a value for each joint, `joints` not one for each joint of each target, or `answers` or `branches`
-    /// not one for each target.
+    /// If `seed` does not have a value for each joint, `joints` not one for each joint of each target, or `answers` or
+    /// `branches` not one for each target.
     pub fn solve_along(
         &self,
         targets: &[Pose<R>],
@@ -95,8 +96,8 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Returns the state of a trajectory that begins at `joints`, brought within the limits; `None` if a value of `joints` is not
-    /// finite.
+    /// Returns the state of a trajectory that begins at `joints`, brought within the limits; `None` if a value of `joints` is
+    /// not finite.
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.
@@ -108,8 +109,8 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// Finds joints for the next target of a trajectory whose targets come one by one, and writes them to `joints`. The results are
-    /// those of [`solve_along`](Self::solve_along).
+    /// Finds joints for the next target of a trajectory, and writes them to `joints`. Called for one target after the other, it
+    /// gives the results of [`solve_along`](Self::solve_along).
     ///
     /// # Panics
     /// If `joints` does not have a value for each joint.

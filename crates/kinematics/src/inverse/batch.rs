@@ -1,17 +1,17 @@
-//! Inverse kinematics of many targets on all threads. The results depend neither on the batch nor on the number of threads: they
-//! are those of one call for each target or trajectory.
+//! Inverse kinematics of many targets on all threads. The results depend neither on the batch nor on the number of threads: a
+//! separate call for each target or trajectory gives the same.
 
 use super::solver::{Answer, Attempt, Solver};
 use crate::model::Pose;
 use rayon::prelude::*;
 use robocache_geometry::Real;
 
-/// Smallest number of targets that a thread takes at a time. A batch of at most this many runs on the calling thread.
+/// Smallest number of targets that a thread processes at a time. A batch of at most this many runs on the calling thread.
 const TARGETS_AT_A_TIME: usize = 16;
 
 impl<R: Real> Solver<R> {
-    /// Finds joints for each target as [`solve`](Self::solve) does, on all threads. `seeds` has a row of start values for each
-    /// target. Without `seeds`, each search starts in the middle of the limits.
+    /// Finds joints for each target as [`solve`](Self::solve) does, on all threads. `seeds` has an initial guess for each
+    /// target, a row of joint values. Without `seeds`, each search starts in the middle of the limits.
     ///
     /// # Panics
     /// If `seeds` or `joints` does not have a value for each joint of each target, or `answers` not one for each target.
@@ -33,15 +33,15 @@ impl<R: Real> Solver<R> {
         rows.with_min_len(TARGETS_AT_A_TIME).for_each(row);
     }
 
-    /// Finds all answers to each target as [`solve_all`](Self::solve_all) does, on all threads. `seeds` has a row of start values
-    /// for each target. Without `seeds`, the first start is the middle of the limits.
+    /// Finds all solutions for each target as [`solve_all`](Self::solve_all) does, on all threads. `seeds` has the first
+    /// initial guess for each target, a row of joint values. Without `seeds`, it is the middle of the limits.
     ///
-    /// `joints` and `answers` have room for as many answers to each target as there are [`starts`](Self::starts). The answers found
-    /// stand first. In the places behind them the joints are NaN, and the answers are not valid.
+    /// `joints` and `answers` have room for as many solutions for each target as there are [`starts`](Self::starts). The
+    /// solutions found come first. After them, the joints are NaN, and the answers are not valid.
     ///
     /// # Panics
     /// If `seeds` does not have a value for each joint of each target. If `joints` or `answers` does not have room for as many
-    /// answers to each target as there are starts.
+    /// solutions for each target as there are starts.
     pub fn solve_all_batch(
         &self,
         targets: &[Pose<R>],
@@ -84,12 +84,14 @@ impl<R: Real> Solver<R> {
         rows.with_min_len(at_a_time).for_each_init(room, all);
     }
 
-    /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads. `seeds`
-    /// has a row of start values for each trajectory. Without `seeds`, the first targets are solved as by [`solve`](Self::solve).
+    /// Finds joints for trajectories of `length` targets each as [`solve_along`](Self::solve_along) does, on all threads.
+    /// `seeds` has an initial guess for each trajectory, a row of joint values. Without `seeds`, the first targets are solved
+    /// as by [`solve`](Self::solve).
     ///
     /// # Panics
     /// If `length` is 0 or does not divide the number of targets. If `seeds` does not have a value for each joint of each
-    /// trajectory, or `joints` for each joint of each target. If `answers` or `branches` does not have an element for each target.
+    /// trajectory, or `joints` for each joint of each target. If `answers` or `branches` does not have an element for
+    /// each target.
     pub fn solve_trajectories(
         &self,
         targets: &[Pose<R>],

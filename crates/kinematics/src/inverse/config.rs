@@ -1,5 +1,5 @@
-//! Configuration of inverse kinematics, as a user writes it and as it is checked. A [`Spec`] holds allowed values alone, rounded to
-//! one float type.
+//! Configuration of inverse kinematics: an [`InverseConfig`] is what a user writes. A [`Spec`] is a checked configuration,
+//! rounded to one float type.
 
 use super::posture::Posture;
 use super::step::Bounds;
@@ -8,54 +8,55 @@ use crate::chain::Chain;
 use robocache_geometry::Real;
 use serde::Deserialize;
 
-/// Configuration of the search for the joints of a pose.
+/// Configuration of inverse kinematics, the search for the joints of a pose.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InverseConfig {
-    /// Part of the target pose that is to be reached.
+    /// Part of the target pose that the tip has to reach.
     pub task: Task,
-    /// Largest distance of the tip from the target at which an answer is valid, metres.
+    /// Largest distance of the tip from the target in a solution, metres.
     pub position_tolerance_m: f64,
-    /// Largest rotation of the tip from the target at which an answer is valid, as the chord 2 sin(angle / 2), radians.
+    /// Largest rotation of the tip from the target in a solution, as the chord 2 sin(angle / 2), radians.
     pub rotation_tolerance_rad: f64,
-    /// Weights of the components of the task's error: x, y, z, and then the angular components. A component of weight 0 does not
-    /// count.
+    /// Weights of the components of the task's error: x, y, z, and then the angular components. A component of weight 0
+    /// is ignored.
     pub weights: [f64; 6],
-    /// Largest number of starts from which a target is tried: 1 to 4,096.
+    /// Largest number of initial guesses that are tried for a target: 1 to 4,096.
     pub seeds: usize,
-    /// Largest number of steps from each start, 1 to 1,000. If `None`, 16, or 24 for a tolerance below 1e-7.
+    /// Largest number of iterations from each initial guess, 1 to 1,000. If `None`, 16, or 24 for a tolerance below 1e-7.
     pub max_iterations: Option<u32>,
-    /// Choice among the answers if several starts lead to a valid answer.
+    /// Choice of a solution if several initial guesses lead to one.
     pub select: Select,
-    /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
+    /// Largest change of a joint from one target of a trajectory to the next, radians or metres. A larger change counts as
+    /// a jump.
     pub max_joint_step: f64,
-    /// Fraction of the way to `rest` by which each answer is pulled, as far as the task leaves joints free: above 0, up to 1. The
-    /// chain must have more joints than the task's error has components. If `None`, answers are not pulled.
+    /// Fraction of the way to `rest` by which each solution is pulled, as far as the task leaves joints free: above 0, up to 1.
+    /// The chain must have more joints than the task's error has components. If `None`, solutions are not pulled.
     pub posture: Option<f64>,
-    /// Joint values to which `posture` pulls, radians or metres, within the limits. If `None`, the middle of the limits, and 0 for
-    /// a continuous joint.
+    /// Joint values to which `posture` pulls, radians or metres, within the limits. If `None`, they are the middle of the
+    /// limits, and 0 for a continuous joint.
     pub rest: Option<Vec<f64>>,
 }
 
-/// Choice among the answers if several starts lead to a valid answer.
+/// Choice of a solution if several initial guesses lead to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Select {
-    /// Takes the answer of the first start that leads to a valid one. Later starts are not tried.
+    /// Takes the first solution that is found. Further initial guesses are not tried.
     #[default]
     First,
-    /// Takes the answer with the smallest sum of squared differences from the joints of the first start. A tie goes to the earlier
-    /// start.
+    /// Takes the solution with the smallest sum of squared differences from the first initial guess. A tie goes to the
+    /// earlier guess.
     Nearest,
 }
 
-/// The reason why an [`InverseConfig`] is refused.
+/// Reason why an [`InverseConfig`] is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct InverseError {
     /// Name of the field of [`InverseConfig`] that is refused.
     pub key: &'static str,
-    /// The value found in the field, and the values allowed.
+    /// Error text with the value found in the field and the values allowed.
     pub problem: String,
 }
 
@@ -91,7 +92,7 @@ impl InverseConfig {
 /// A checked [`InverseConfig`], rounded to one float type.
 #[derive(Clone, Debug)]
 pub struct Spec<R> {
-    /// Part of the target pose that is to be reached.
+    /// Part of the target pose that the tip has to reach.
     pub task: Task,
     /// Square of the position's tolerance, m^2.
     pub position: R,
@@ -99,17 +100,18 @@ pub struct Spec<R> {
     pub rotation: R,
     /// Weights of the components of the task's error; `None` if each weight is 1.
     pub weights: Option<[R; 6]>,
-    /// Largest number of steps from a start.
+    /// Largest number of iterations from each initial guess.
     pub max_iterations: u32,
-    /// Choice among the answers if several starts lead to a valid answer.
+    /// Choice of a solution if several initial guesses lead to one.
     pub select: Select,
-    /// Largest change of a joint from one target of a trajectory to the next, radians or metres.
+    /// Largest change of a joint from one target of a trajectory to the next, radians or metres. A larger change counts as
+    /// a jump.
     pub max_joint_step: R,
     /// Smallest damping of a step: the damping is `floor + gain |e|^2`, with the weighted error `e`.
     pub floor: R,
     /// Damping of a step for each unit of the squared, weighted error.
     pub gain: R,
-    /// The pull of answers to a posture of rest; `None` if answers are not pulled.
+    /// Pull of solutions to a posture of rest; `None` if solutions are not pulled.
     pub posture: Option<Posture<R>>,
 }
 

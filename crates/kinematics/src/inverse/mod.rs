@@ -1,5 +1,5 @@
-//! Inverse kinematics: joints for poses. An answer is valid only if its joints are within the limits and its errors within the
-//! tolerances.
+//! Inverse kinematics: finding joints for poses. Joints are a solution if they are within the limits, and the errors of their
+//! pose are within the tolerances.
 
 mod along;
 mod batch;

@@ -1,5 +1,5 @@
-//! The pull to a posture of rest, where the task leaves joints free. The pull moves joints in the null space of the task, and
-//! leaves none past its limits.
+//! Pull of inverse kinematics solutions to a posture of rest, where the task leaves joints free. The pull moves joints in the
+//! null space of the task, and keeps them within their limits.
 
 use super::config::{InverseConfig, InverseError};
 use super::seeds;
@@ -10,15 +10,15 @@ use crate::ldl::Ldl;
 use crate::limits::ROUNDING;
 use robocache_geometry::Real;
 
-/// Pull of answers to a posture of rest, after Liegeois, Automatic supervisory control of the configuration and behavior of
+/// Pull of solutions to a posture of rest, after Liegeois, Automatic supervisory control of the configuration and behavior of
 /// multibody mechanisms, IEEE Transactions on Systems, Man, and Cybernetics 7(12), 1977.
 #[derive(Clone, Debug)]
 pub struct Posture<R> {
-    /// Fraction of the way to rest by which each answer is pulled.
+    /// Fraction of the way to rest by which each solution is pulled.
     pub gain: R,
     /// Joint values at rest, radians or metres, within the limits.
     pub rest: Vec<R>,
-    /// Largest distance by which a joint is pulled with each answer, radians or metres.
+    /// Largest distance by which a joint is pulled in one solution, radians or metres.
     pub most: R,
 }
 
@@ -73,13 +73,13 @@ impl<R: Real> Posture<R> {
         }))
     }
 
-    /// Moves joints towards rest in the null space of the task: `dq = v - J^T (J J^T + floor)^-1 J v`. Here v is the gain times the
-    /// way to rest, and J the task's Jacobian with its rows times their weights.
+    /// Moves joints towards rest in the null space of the task: `dq = v - J^T (J J^T + floor)^-1 J v`. Here v is the gain times
+    /// the difference from rest, and J is the task's Jacobian with each row multiplied by its weight.
     ///
-    /// The order of operations: v = gain (rest - q), scaled so that no joint is beyond `most`. J v and J J^T are summed over the
-    /// joints from the base on, beginning with the first product. The floor is added to the diagonal, and is the smallest pivot; y
-    /// is the solution for J v. J^T y is summed over the rows from the first on, and subtracted from v. The sum of q and the
-    /// difference is brought within the limits.
+    /// The order of operations: v = gain (rest - q), scaled so that no joint is beyond `most`. J v and J J^T are summed over
+    /// the joints from the base on, beginning with the first product. The floor is added to the diagonal, and is the smallest
+    /// pivot; y is the solution for J v. J^T y is summed over the rows from the first on, and subtracted from v. The sum of q
+    /// and the difference is brought within the limits.
     #[inline(always)]
     pub(super) fn pull<const M: usize>(&self, columns: &[[R; M]], floor: R, bounds: &Bounds<R>, q: &mut [R]) {
         let mut wanted = [R::default(); MAX_JOINTS];
@@ -108,9 +108,9 @@ impl<R: Real> Posture<R> {
     }
 }
 
-/// Returns the largest pull of a joint, radians or metres: half of the fourth root of the smaller tolerance, but at most 1, and at
-/// most a quarter of `max_joint_step`. The tip moves by about the square of the pull, and one step back to the target leaves the
-/// square of that error. The rest of `max_joint_step` is left to the task.
+/// Returns the largest pull of a joint, radians or metres: half of the fourth root of the smaller tolerance, but at most 1, and
+/// at most a quarter of `max_joint_step`. The tip moves by about the square of the pull, and one step back to the target leaves
+/// the square of that error. The other three quarters of `max_joint_step` are left to the task.
 fn most_pull(config: &InverseConfig) -> f64 {
     let tolerance = config.position_tolerance_m.min(config.rotation_tolerance_rad);
     let within_tolerance = 0.5 * tolerance.sqrt().sqrt();

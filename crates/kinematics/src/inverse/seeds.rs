@@ -1,14 +1,14 @@
-//! Start values that cover the ranges of the joints evenly. The same joints always have the same starts, and each start lies within
-//! the limits.
+//! Initial guesses of inverse kinematics, which cover the ranges of the joints evenly. The same joints always have the same
+//! guesses, and each guess is within the limits.
 
 use crate::chain::{Joint, JointKind};
 use crate::limits::inwards;
 use robocache_geometry::Real;
 
-/// Makes a table of `count` starts, a row of joint values for each. The first is the middle of the limits. The others are points of
-/// the sequence of Roberts, The unreasonable effectiveness of quasirandom sequences, 2018.
+/// Makes a table of `count` initial guesses, a row of joint values for each. The first is the middle of the limits. The next
+/// ones are points of the sequence of Roberts, The unreasonable effectiveness of quasirandom sequences, 2018.
 ///
-/// Start `s` has joint `i` at `(1/2 + s / g^i) mod 1` of its range, where `g` solves `g^(n + 1) = g + 1`. The middle of a
+/// Guess `s` has joint `i` at `(1/2 + s / g^i) mod 1` of its range, where `g` solves `g^(n + 1) = g + 1`. The middle of a
 /// continuous joint is 0, and its range a turn.
 pub(super) fn table<R: Real>(joints: &[Joint], count: usize) -> Vec<R> {
     let ratio = 1.0 / root(joints.len());

@@ -1,5 +1,5 @@
-//! Solver of joints for a pose: Levenberg-Marquardt from a fixed list of starts. An answer depends on nothing but the chain, the
-//! configuration, the target and the caller's start.
+//! Solver of inverse kinematics: Levenberg-Marquardt from a fixed list of initial guesses. A result depends only on the chain,
+//! the configuration, the target and the caller's guess.
 
 use super::config::{InverseConfig, InverseError, Select, Spec};
 use super::posture::Posture;
@@ -11,60 +11,61 @@ use crate::jacobian::{Columns, Frame};
 use crate::model::{Model, Pose, Row};
 use robocache_geometry::Real;
 
-/// Result of the search for a target's joints: its errors, and the start that led to it.
+/// Result of the search for a target's joints: its errors, and the initial guess that led to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Answer<R> {
-    /// True if both errors are within the tolerances. If false, the joints are the best that a search ended with, those with the
-    /// smallest error. They are NaN for a target or a start that can't be used.
+    /// True if the joints are a solution: both errors are within the tolerances. If false, they are the joints with the
+    /// smallest error at which a search ended. They are NaN for a target or an initial guess that can't be used.
     pub valid: bool,
     /// Distance of the tip from the target, metres; NaN for a target that can't be used.
     pub position_error_m: R,
     /// Rotation of the tip from the target, as the chord 2 sin(angle / 2), radians; 0 for a task without a rotation.
     pub rotation_error_rad: R,
-    /// Index of the start that led to the joints; 0 for the caller's start, the middle of the limits, or the last answer of a
-    /// trajectory.
+    /// Index of the initial guess that led to the joints. It is 0 for the caller's guess, the middle of the limits, or the last
+    /// solution of a trajectory.
     pub seed: u32,
-    /// Number of steps from the start to the joints: 0 if the start is an answer. Steps of a posture do not count.
+    /// Number of iterations from the initial guess to the joints: 0 if the guess is a solution. Steps towards a posture do
+    /// not count.
     pub iterations: u32,
 }
 
 /// Solver that finds joints for poses. The same target always gets the same joints, whatever was solved before.
 ///
-/// From each start the solver makes steps of Levenberg-Marquardt, damped by the squared error after Sugihara,
+/// From each initial guess the solver makes steps of Levenberg-Marquardt, damped by the squared error after Sugihara,
 /// Solvability-unconcerned inverse kinematics by the Levenberg-Marquardt method, IEEE Transactions on Robotics 27(5), 2011.
 #[derive(Clone, Debug)]
 pub struct Solver<R> {
     pub(super) model: Model<R>,
     pub(super) spec: Spec<R>,
     bounds: Bounds<R>,
-    /// Joint limits for steps from an answer: joints are held at the limits, and do not make a full turn.
+    /// Joint limits for steps from a solution: a joint stays at a limit, and does not make a full turn.
     pub(super) bounds_along: Bounds<R>,
-    /// Table of starts, a row of joint values for each.
+    /// Table of initial guesses, a row of joint values for each.
     seeds: Vec<R>,
 }
 
-/// Joints at which the steps from one start ended, with their errors.
+/// Joints at which the search from one initial guess ended, with their errors.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<R> {
     pub joints: Row<R>,
     pub answer: Answer<R>,
-    /// Sum of the squared and weighted errors of the joints.
+    /// Sum of the squared, weighted errors of the joints.
     pub square: R,
 }
 
-/// Squared errors of a row of joints.
+/// Squared errors of a row of joint values against a target.
 struct Measured<R> {
     /// True if both errors are within the tolerances, and the row of joints is valid: all values finite and at most 8,192 in
     /// magnitude.
     valid: bool,
     position: R,
     rotation: R,
-    /// Sum of the squared and weighted errors.
+    /// Sum of the squared, weighted errors.
     square: R,
 }
 
 impl<R: Real> Solver<R> {
-    /// Checks a configuration, rounds the chain to the float type, and makes the table of starts.
+    /// Checks a configuration, rounds the chain to the float type, and makes the table of initial guesses.
     ///
     /// # Errors
     /// Names the field, the value found and the values allowed.
@@ -89,23 +90,23 @@ impl<R: Real> Solver<R> {
         &self.spec
     }
 
-    /// Limits of the joints, in the order of a row of values.
+    /// Limits of the joints, in the order of a row of joint values.
     pub fn bounds(&self) -> &[Bound<R>] {
         self.bounds.all()
     }
 
-    /// Table of starts, row-major: a row of joint values for each start.
+    /// Table of initial guesses, row-major: a row of joint values for each guess.
     pub fn start_table(&self) -> &[R] {
         &self.seeds
     }
 
-    /// Largest number of starts from which a target is tried.
+    /// Largest number of initial guesses that are tried for a target.
     pub fn starts(&self) -> usize {
         self.seeds.len() / self.model.joints
     }
 
-    /// Finds joints for a target and writes them to `joints`. The first start is `seed`; without `seed`, it is the middle of the
-    /// limits.
+    /// Finds joints for a target and writes them to `joints`. The first initial guess is `seed`; without `seed`, it is the
+    /// middle of the limits.
     ///
     /// # Panics
     /// If `seed` or `joints` does not have a value for each joint.
@@ -122,12 +123,13 @@ impl<R: Real> Solver<R> {
         attempt.answer
     }
 
-    /// Finds joints for a target from every start. Appends distinct valid answers to `joints` and `answers`, in the order of their
-    /// starts. Each differs from the answers before it by more than 1e-3 (rad or m) in some joint. Returns the number of answers
-    /// appended; 0 for a target that can't be used.
+    /// Finds joints for a target from every initial guess. Appends distinct solutions to `joints` and `answers`, in the order
+    /// of their guesses. Solutions are distinct if some joint differs by more than 1e-3 (rad or m). Returns the number of
+    /// solutions appended; 0 for a target that can't be used.
     ///
     /// # Panics
-    /// If `seed` does not have a value for each joint. If the solver has a posture, which would pull distinct answers together.
+    /// If `seed` does not have a value for each joint. If the solver has a posture, which would pull distinct
+    /// solutions together.
     pub fn solve_all(
         &self,
         target: &Pose<R>,
@@ -153,8 +155,8 @@ impl<R: Real> Solver<R> {
         (joints.len() - first) / n
     }
 
-    /// Returns the first start: `seed`, brought within the limits, or the middle of the limits without `seed`. `None` if `seed` is
-    /// not finite.
+    /// Returns the first initial guess: `seed`, brought within the limits, or the middle of the limits without `seed`. Returns
+    /// `None` if `seed` is not finite.
     pub(super) fn first_start(&self, seed: Option<&[R]>) -> Option<Row<R>> {
         let Some(seed) = seed else {
             return Some(self.middle());
@@ -167,7 +169,7 @@ impl<R: Real> Solver<R> {
         seed.iter().all(|value| value.is_finite()).then_some(start)
     }
 
-    /// Returns the first start of the table: the middle of the limits.
+    /// Returns the first initial guess of the table: the middle of the limits.
     pub(super) fn middle(&self) -> Row<R> {
         let n = self.model.joints;
         let mut start = [R::default(); MAX_JOINTS];
@@ -175,7 +177,7 @@ impl<R: Real> Solver<R> {
         start
     }
 
-    /// Searches from each start in turn, with `first` in place of the table's first start.
+    /// Searches from each initial guess in turn. `first` replaces the first guess of the table.
     fn attempts<'a>(&'a self, target: &'a Target<R>, first: &'a Row<R>) -> impl Iterator<Item = Attempt<R>> + 'a {
         let n = self.model.joints;
         self.seeds.chunks_exact(n).enumerate().map(move |(s, row)| {
@@ -189,8 +191,9 @@ impl<R: Real> Solver<R> {
         })
     }
 
-    /// Chooses among the attempt `before`, if any, and the attempts from all starts. A valid attempt is chosen, else the attempt
-    /// with the smallest error. `near` is the row from which [`Select::Nearest`] measures distances.
+    /// Returns the best attempt, of `before` and one from each initial guess: a valid one, else the one with the smallest
+    /// error. Of several valid attempts, the one with the joints nearest to `near` is taken. [`Select::First`] ends the search
+    /// at the first valid one.
     pub(super) fn select(
         &self,
         target: &Target<R>,
@@ -230,7 +233,8 @@ impl<R: Real> Solver<R> {
             .fold(R::default(), |sum, d| sum + d * d)
     }
 
-    /// Makes steps from a start until the errors are within the tolerances, or `max_iterations` steps are made.
+    /// Makes steps from the initial guess `start` until the errors are within the tolerances, or `max_iterations` steps
+    /// are made.
     pub(super) fn descend(&self, target: &Target<R>, start: &Row<R>, bounds: &Bounds<R>) -> Attempt<R> {
         match self.spec.task {
             Task::Pose => self.descend_with::<WholePose, 6>(target, start, bounds),
@@ -259,8 +263,8 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Computes the squared errors of joints against a target. Writes the Jacobian to `columns`, and the error with the task's
-    /// Jacobian to `residual`.
+    /// Computes the squared errors of joints against a target. Writes the Jacobian of the tip to `columns`, and the error and
+    /// the task's Jacobian to `residual`.
     #[inline(always)]
     fn measure<T: Rows<M>, const M: usize>(
         &self,
@@ -298,8 +302,8 @@ impl<R: Real> Solver<R> {
         bounds.step(residual, damping, &mut joints[..self.model.joints]);
     }
 
-    /// Pulls a valid answer to rest, if the solver has a posture. Returns the answer unchanged in three cases: the pulled answer is
-    /// not valid, one of its joints is further than `max_joint_step` from `last`, or it is further from rest.
+    /// Pulls a valid attempt to rest, if the solver has a posture. Returns the attempt unchanged if the pulled joints are not a
+    /// solution, are further from rest, or have a joint further than `max_joint_step` from `last`.
     #[inline(always)]
     pub(super) fn pull_to_rest(&self, target: &Target<R>, attempt: Attempt<R>, last: Option<&Row<R>>) -> Attempt<R> {
         let posture = match &self.spec.posture {
@@ -319,7 +323,8 @@ impl<R: Real> Solver<R> {
         }
     }
 
-    /// Moves the joints of an answer towards rest. Makes one step back to the target if the moved joints exceed the tolerances.
+    /// Moves the joints of a solution towards rest. Makes one step back to the target if the moved joints exceed
+    /// the tolerances.
     fn pull_with<T: Rows<M>, const M: usize>(
         &self,
         posture: &Posture<R>,
@@ -347,7 +352,7 @@ impl<R: Real> Solver<R> {
 }
 
 impl<R: Real> Measured<R> {
-    /// Makes the attempt that ended at `joints` with these errors.
+    /// Makes the attempt that ended at `joints`, from the errors in `self`.
     #[inline(always)]
     fn attempt(&self, joints: Row<R>, seed: u32, iterations: u32) -> Attempt<R> {
         let answer = Answer {
@@ -363,7 +368,7 @@ impl<R: Real> Measured<R> {
 }
 
 impl<R: Real> Attempt<R> {
-    /// Makes the attempt for a target or a start that can't be used: not valid, with joints and errors of NaN.
+    /// Makes the attempt for a target or an initial guess that can't be used: not valid, with joints and errors of NaN.
     pub fn unusable() -> Self {
         let nan = R::from_f64(f64::NAN);
         Self {

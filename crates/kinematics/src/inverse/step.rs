@@ -1,4 +1,4 @@
-//! Limits of joints, and the steps of the search within them. Every step ends within the limits.
+//! Joint limits, and the steps of the inverse kinematics search. Every step ends within the limits.
 
 use super::task::Residual;
 use crate::chain::{Chain, JointKind};
@@ -10,11 +10,11 @@ use std::f64::consts::TAU;
 
 /// Largest change of a joint in one step of the search, radians or metres.
 pub(super) const MAX_STEP: f64 = 1.0;
-/// Largest distance past a limit at which a caller's value still counts as the limit, radians or metres. Arms go past their limits
-/// by as much, and a full turn back would lead to the other end.
+/// Largest distance of a seed's value past a limit, radians or metres, at which the value becomes the limit. Real arms exceed
+/// their limits by as much, and a full turn back would lead to the other end of the range.
 const SLACK: f64 = 0.1;
-/// Range of a revolute joint, radians, from which on the joint is not held at its limits: a step past one limit leads to the other
-/// end of the range.
+/// Smallest range of a revolute joint, radians, for which a step past one limit leads to the other end of the range. With a
+/// smaller range the joint stays at the limit.
 const TURNING_RANGE: f64 = 6.2;
 
 /// Limits of all joints of a chain, and the steps within them.
@@ -23,7 +23,7 @@ pub(super) struct Bounds<R> {
     joints: Vec<Bound<R>>,
 }
 
-/// Limits of a joint, and the treatment of steps past them.
+/// Limits of a joint, and the treatment of steps that exceed them.
 #[derive(Clone, Debug)]
 pub struct Bound<R> {
     /// Smallest value of the joint within the limits, radians or metres.
@@ -57,7 +57,7 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// Returns the limits along a trajectory: every joint is held at them, as a full turn would be a jump.
+    /// Returns the limits for steps along a trajectory: every joint stays at a limit, as a full turn would be a jump.
     pub fn along(&self) -> Self {
         let held = |bound: &Bound<R>| Bound {
             turns: false,
@@ -69,13 +69,13 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// Limits of the joints, in the order of a row of values.
+    /// Limits of the joints, in the order of a row of joint values.
     pub fn all(&self) -> &[Bound<R>] {
         &self.joints
     }
 
-    /// Brings a value within the limits of a joint. Returns the value itself, else the value a full turn from it if the joint
-    /// turns, else the limit.
+    /// Brings a value within the limits of a joint. A value past a limit becomes the value a full turn back, if the joint turns
+    /// and that value is within the limits, else the limit.
     #[inline(always)]
     pub fn inside(&self, joint: usize, value: R) -> R {
         let bound = &self.joints[joint];
@@ -92,8 +92,8 @@ impl<R: Real> Bounds<R> {
         }
     }
 
-    /// Brings a caller's value within the limits of a joint. A value up to 0.1 past a limit becomes the limit; others are treated
-    /// as by [`inside`](Self::inside).
+    /// Brings a value of a seed within the limits of a joint. A value up to 0.1 past a limit becomes the limit. Any other value
+    /// is treated as by [`inside`](Self::inside).
     pub fn admit(&self, joint: usize, value: R) -> R {
         let bound = &self.joints[joint];
         let held = match (value > bound.upper, value < bound.lower) {

@@ -1,5 +1,5 @@
-//! Tasks: the parts of a pose that are to be reached, and the residual of a row of joints. An error is the way from the tip to the
-//! target: linear rows are metres, angular rows have the length 2 sin(angle / 2).
+//! Tasks of inverse kinematics: the part of a pose that the tip has to reach, and the error of the tip against it. Linear rows
+//! of the error are metres, and angular rows have the length 2 sin(angle / 2).
 
 use crate::chain::MAX_JOINTS;
 use crate::jacobian::{Column, to_tool};
@@ -9,7 +9,7 @@ use robocache_geometry::vector::dot;
 use robocache_geometry::{Real, RigidTransform};
 use serde::Deserialize;
 
-/// Part of a target pose that is to be reached.
+/// Part of a target pose that the tip has to reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
@@ -46,8 +46,8 @@ pub(super) struct Target<R> {
 }
 
 impl<R: Real> Target<R> {
-    /// Checks a pose, and normalizes its quaternion. Returns `None` if the pose is not finite or too far away, or if the norm of
-    /// its quaternion is not 1 to within 1 %.
+    /// Checks a pose, and normalizes its quaternion. Returns `None` if the pose is not finite or too far away, or if the norm
+    /// of its quaternion is not 1 to within 1 %.
     pub fn new(&[x, y, z, qx, qy, qz, qw]: &Pose<R>) -> Option<Self> {
         let (position, rotation) = ([x, y, z], [qx, qy, qz, qw]);
         let [least, most] = SQUARED_NORMS.map(R::from_f64);
@@ -73,24 +73,24 @@ pub(super) struct Residual<R, const M: usize> {
     pub rotation: R,
 }
 
-/// Rows of the error and of the Jacobian that a task has, `M` in number.
+/// Rows of the error and of the Jacobian for one task, `M` in number.
 pub(super) trait Rows<const M: usize> {
-    /// Writes the angular rows of the error between the tip and a target, behind the three linear rows.
+    /// Writes the angular rows of the error from the tip to a target, after the three linear rows.
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; M]);
-    /// Selects the task's rows from a column of the Jacobian.
+    /// Returns the task's rows of a column of the Jacobian.
     fn rows<R: Real>(tip: &RigidTransform<R>, column: Column<R>) -> [R; M];
 }
 
-/// The rows of [`Task::Pose`].
+/// Rows of [`Task::Pose`]: position and rotation.
 pub(super) struct WholePose;
-/// The rows of [`Task::Position`].
+/// Rows of [`Task::Position`]: the position alone.
 pub(super) struct PositionOnly;
-/// The rows of [`Task::PositionAxis`].
+/// Rows of [`Task::PositionAxis`]: the position and the direction of the z axis.
 pub(super) struct PositionAndAxis;
 
 impl Rows<6> for WholePose {
-    /// Writes twice the vector part of q* q^-1, with q* the target's quaternion and q the tip's. This vector lies along the axis of
-    /// the shorter rotation from the tip to the target, and has the length 2 sin(angle / 2).
+    /// Writes twice the vector part of q* q^-1, with q* the target's quaternion and q the tip's. This vector lies along the
+    /// axis of the shorter rotation from the tip to the target, and has the length 2 sin(angle / 2).
     #[inline(always)]
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 6]) {
         let (a, b) = (target.rotation, tip.quaternion());
@@ -118,8 +118,8 @@ impl Rows<3> for PositionOnly {
 }
 
 impl Rows<5> for PositionAndAxis {
-    /// Writes the turn from the tool's z axis to the wanted axis d, both in the tool's axes: (-d_y, d_x), scaled to a length of 2
-    /// sin(angle / 2).
+    /// Writes the rotation from the tool's z axis to the target's z axis d, both in the tool's axes: (-d_y, d_x), scaled to a
+    /// length of 2 sin(angle / 2).
     #[inline(always)]
     fn angular_error<R: Real>(target: &Target<R>, tip: &RigidTransform<R>, error: &mut [R; 5]) {
         let (zero, one, two) = (R::from_f64(0.0), R::from_f64(1.0), R::from_f64(2.0));
@@ -158,7 +158,8 @@ impl<R: Real, const M: usize> Residual<R, M> {
         }
     }
 
-    /// Computes the error between the tip's frame and a target. `columns` is the Jacobian at the same joints, in the base's axes.
+    /// Computes the error between the tip's frame and a target. `columns` is the Jacobian at the same joints, in the
+    /// base's axes.
     #[inline(always)]
     pub fn compare<T: Rows<M>>(&mut self, target: &Target<R>, tip: &RigidTransform<R>, columns: &[Column<R>]) {
         for i in 0..3 {
@@ -171,8 +172,8 @@ impl<R: Real, const M: usize> Residual<R, M> {
         self.measure();
     }
 
-    /// Sets the error in rows of weight 0 to 0, and multiplies all rows by their weights. Returns the squared linear and angular
-    /// errors before the multiplication, for comparison with the tolerances.
+    /// Sets the error in rows of weight 0 to 0, and multiplies all rows by their weights. Returns the squared linear and
+    /// angular errors before the multiplication, which are compared with the tolerances.
     pub fn weigh(&mut self, weights: &[R; 6]) -> [R; 2] {
         for (error, &weight) in self.error.iter_mut().zip(weights) {
             *error = if weight == R::default() { weight } else { *error };

@@ -1,4 +1,4 @@
-//! Conversions of actions: cases that a reader can check, and round trips between all kinds.
+//! Tests of conversions of actions: cases that a reader can check, and round trips between all kinds.
 
 use crate::random::Random;
 use crate::robots::{chain, planar, six_axes};

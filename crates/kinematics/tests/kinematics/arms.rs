@@ -1,4 +1,4 @@
-//! Arms in their makers' URDFs: poses, Jacobians and answers keep their bits.
+//! Tests with makers' URDFs of arms: poses, Jacobians and inverse kinematics keep their bits.
 
 use crate::random::Random;
 use robocache_geometry::Real;
@@ -6,8 +6,8 @@ use robocache_kinematics::{Answer, Chain, ChainConfig, Frame, InverseConfig, Mod
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
 
-/// A URDF, a chain in it, and the hashes of the chain's poses and Jacobians, and of its answers, in float64 and in float32. A
-/// program in another language computed the hashes from the same definitions.
+/// A URDF, a chain in it, and two hashes in float64 and in float32: of the chain's poses and Jacobians, and of its inverse
+/// kinematics. A program in another language computed the hashes from the same definitions.
 struct Arm {
     file: &'static str,
     base: &'static str,
@@ -78,7 +78,7 @@ impl Hash {
     }
 }
 
-/// Computes the hash of poses and Jacobians at random rows, and the hash of the answers to these poses.
+/// Computes the hash of poses and Jacobians at random rows, and the hash of the inverse kinematics of these poses.
 fn hashes<R: Real>(chain: &Chain) -> [u64; 2] {
     let mut random = Random(1);
     let (exact, model) = (Model::<f64>::new(chain), Model::<R>::new(chain));

@@ -1,4 +1,4 @@
-//! Poses, frames of links, Jacobians and manipulability. Batches of rows have the bits of single rows.
+//! Tests of poses, frames of links, Jacobians and manipulability. Batches of rows have the bits of single rows.
 
 use crate::random::Random;
 use crate::robots::{chain, joint, planar, robot, six_axes, snake};

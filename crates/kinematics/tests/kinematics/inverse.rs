@@ -1,4 +1,4 @@
-//! Joints for poses: answers are within their tolerances and limits, and depend on nothing but their target.
+//! Tests of inverse kinematics: solutions are within their tolerances and limits, and depend on nothing but their target.
 
 use crate::random::Random;
 use crate::robots::{LIMIT, along, chain, joint, planar, robot, rows, six_axes, snake, solve, solver};

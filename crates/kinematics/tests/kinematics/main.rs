@@ -1,4 +1,5 @@
-//! Chains, poses, Jacobians and joints, on small robots whose poses a reader can check and on the arms of others.
+//! Tests of chains, poses, Jacobians and inverse kinematics, on small robots whose poses a reader can check and on URDFs of
+//! real arms.
 
 #![allow(clippy::unwrap_used)]
 

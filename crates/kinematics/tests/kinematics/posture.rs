@@ -1,4 +1,4 @@
-//! The pull to a posture of rest: joints move where the task leaves them free, and each answer stays valid.
+//! Tests of the pull to a posture of rest: joints move where the task leaves them free, and each result stays a solution.
 
 use crate::random::Random;
 use crate::robots::{LIMIT, along, chain, joint, robot, rows, six_axes, snake, solve, solver, three_links};
@@ -6,7 +6,7 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, Model, Pose, Select, Solver, Task, Track};
 use std::f64::consts::FRAC_PI_2;
 
-/// Weights that count only the errors of the position in x and y: two rows.
+/// Weights that count only the errors of the position in x and y, which are two rows.
 const PLANE: [f64; 6] = [1.0, 1.0, 0.0, 0.0, 0.0, 0.0];
 
 fn config(tolerance: f64, posture: f64, rest: &[f64]) -> InverseConfig {
@@ -308,7 +308,7 @@ fn a_pose_that_is_held_comes_nearer_to_rest_and_never_goes_back() {
     check::<f64>(1e-4);
 }
 
-/// Makes poses on the way from one random row of joints to another. Two of the poses have no answer.
+/// Makes poses on the way from one random row of joint values to another. Two of the poses can't be reached.
 fn path<R: Real>(chain: &Chain, random: &mut Random, count: usize) -> (Vec<R>, Vec<Pose<R>>) {
     let (model, start, end) = (Model::<R>::new(chain), random.joints(chain), random.joints(chain));
     let at = |i: usize| {

@@ -1,8 +1,8 @@
-//! Random rows of joints, the same in every run.
+//! Random rows of joint values, the same in every run.
 
 use robocache_kinematics::{Chain, JointKind};
 
-/// Generator of random numbers from 0 to 1, SplitMix64, by its state.
+/// Random number generator (SplitMix64), which holds its state. Numbers are from 0 to 1.
 pub struct Random(pub u64);
 
 impl Random {

@@ -115,7 +115,7 @@ pub fn solve<R: Real>(solver: &Solver<R>, target: &Pose<R>, seed: Option<&[R]>) 
     (joints, answer)
 }
 
-/// Solves a trajectory, and returns the joints, answers and branches of its targets.
+/// Solves a trajectory, and returns the joints, results and branch counts of its targets.
 pub fn along<R: Real>(solver: &Solver<R>, targets: &[Pose<R>], seed: &[R]) -> (Vec<Vec<R>>, Vec<Answer<R>>, Vec<u32>) {
     let n = solver.model().joints();
     let mut joints = vec![R::default(); n * targets.len()];

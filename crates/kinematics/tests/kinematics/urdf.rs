@@ -1,4 +1,4 @@
-//! Reading of URDFs: errors with file, line and joint, and warnings.
+//! Tests of reading URDFs: errors with file, line and joint, and warnings.
 
 use crate::random::Random;
 use crate::robots::{LIMIT, chain, joint, planar, robot, six_axes, snake};

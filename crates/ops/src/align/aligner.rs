@@ -1,8 +1,8 @@
-//! Core of `align` and `fuse`: takes samples and tells which observations are due. `samples.rs` takes samples from messages,
-//! and `window.rs` computes the windows.
+//! [`Aligner`], the core of `align` and `fuse`: takes sensor samples and returns the observations that are due. `samples.rs`
+//! splits messages into samples, and `window.rs` computes the values of an observation.
 //!
-//! The CPU and the device give the same bits, so the choice between them changes no value. If a device is lost, the samples
-//! that only its memory held are missing.
+//! The CPU and the GPU give the same bits, so the choice between them changes no value. If a GPU fails, the samples that only
+//! its memory held are lost.
 
 use super::gpu::{DeviceSample, FuserError, GpuFuser};
 use super::output::{Destination, Output};
@@ -12,18 +12,19 @@ use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_device::{Backend, HostBuf, Outcome, Placement, Resident, Values};
 use std::ops::Range;
 
-/// Smallest size of a window, bytes, that [`Placement`] `auto` may send to a device. The CPU computes a smaller window in less
-/// time than a device takes to launch a kernel.
+/// Smallest size of a window's values, bytes, that `device: auto` ([`Placement`]) may compute on a device. For fewer bytes, the
+/// CPU takes less time than a kernel launch.
 const CPU_BYTES: usize = 1 << 17;
 
-/// Aligns streams on common timestamps: takes samples, tells which observations are due, and computes their windows.
+/// Aligns sensor streams on common timestamps: takes samples, returns each observation once it is due, and computes its
+/// values and masks.
 ///
 /// The CPU and the device compute the same bits. [`Placement`] `auto` sends each window to whichever of them computed windows
-/// of its size faster. A sample that arrives on the device stays there while the device has room.
+/// of its size faster. A sample that arrives in device memory stays there while that memory has room.
 ///
-/// If the device runs out of memory, the CPU takes over for a while. If it fails for good, the CPU takes over for the rest of
-/// the run. If the configuration names that device, the aligner stops instead, and [`take_lost`](Self::take_lost) gives the
-/// reason.
+/// If the device runs out of memory, the CPU takes over for a while. If the device fails for good, the CPU takes over for the
+/// rest of the run. If the configuration names that device, the aligner stops instead, and [`take_lost`](Self::take_lost)
+/// returns the reason.
 ///
 /// ```
 /// use robocache_device::{Placement, Values};
@@ -64,22 +65,22 @@ const CPU_BYTES: usize = 1 << 17;
 /// ```
 pub struct Aligner {
     pub(super) timeline: Timeline,
-    /// Rows (values of samples) that a device holds, and the choice between the CPU and the device for each window.
+    /// Choice of the CPU or the device for each window, and the samples whose values only device memory holds.
     pub(super) resident: Resident<GpuFuser>,
-    /// Limit and count of the device memory that the backend uses.
+    /// Device memory that the backend uses, and its limit.
     budget: Budget,
     pub(super) outputs: Vec<Output>,
-    /// Memory in which each output of the current window is wanted: of the host, of the device, or none.
+    /// Destination of each output of the current window: host memory, device memory, or none if it is not computed.
     pub(super) destinations: Vec<Destination>,
     pub(super) masks: Masks,
-    /// Host copy of a sample that arrived on a device. The aligner reuses the buffer.
+    /// Reused buffer for the host copy of a sample that arrived in device memory.
     fetched: HostBuf,
-    /// Newest row of the observations that an aligning node upstream sends, for each modality; `None` if its input has brought no
-    /// observation.
+    /// Newest row of the observations on each modality's input, if another aligning node sends them. `None` before
+    /// the first observation.
     pub(super) newest_rows: Vec<Option<NewestRow>>,
 }
 
-/// Reason why the aligner dropped a sample. Later samples of the stream are taken as usual.
+/// Reason why the aligner dropped a sample. Later samples of the stream are accepted as usual.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// The stamp, the length or a value of the sample is invalid.
@@ -90,14 +91,14 @@ pub enum PushError {
     Device(#[from] DeviceFault),
 }
 
-/// Values of a sample, in the memory in which they arrived.
+/// Values of a sample, in host or device memory, wherever they arrived.
 #[derive(Clone, Copy)]
 pub(super) enum Sample<'a> {
     Host(Values<'a>),
     Device(DeviceSample<'a>),
 }
 
-/// Stamp, ns, and epoch (number of clock jumps) of the newest row that was taken from the observations of an input.
+/// Stamp, ns, of the newest row of the observations on an input, and the epoch (number of clock jumps) of that observation.
 #[derive(Clone, Copy)]
 pub(super) struct NewestRow {
     pub stamp_ns: i64,
@@ -105,7 +106,7 @@ pub(super) struct NewestRow {
 }
 
 impl Aligner {
-    /// Creates an aligner for `fuse`: the only output of a window, `[T, D]`, holds all modalities side by side.
+    /// Creates an aligner for `fuse`: each window has one output, `[T, D]`, with the columns of all modalities side by side.
     ///
     /// # Errors
     /// Returns the invalid key of `config`, or the reason why the backend can't use `placement`.
@@ -115,7 +116,8 @@ impl Aligner {
         })
     }
 
-    /// Creates an aligner for `align`: a window has one output, `[T, dim]`, for each modality and no attached messages.
+    /// Creates an aligner for `align`: each window has one output, `[T, dim]`, for each modality. A configuration with attached
+    /// messages is refused.
     ///
     /// # Errors
     /// Returns the invalid key of `config`, or the reason why the backend can't use `placement`.
@@ -128,7 +130,8 @@ impl Aligner {
         })
     }
 
-    /// Creates an aligner whose windows have one output for each range of modalities that `outputs` returns.
+    /// Creates an aligner whose windows have one output for each range of modalities that `outputs` returns. `outputs` gets the
+    /// number of modalities.
     fn with_outputs(
         operation: &'static str,
         config: &AlignConfig,
@@ -157,24 +160,24 @@ impl Aligner {
         })
     }
 
-    /// Returns the timeline: the streams, their configuration and their progress.
+    /// Returns the timeline: the samples of each stream, their settings, and the next observation.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// Returns the timeline, through which the caller opens, closes and configures streams, makes requests, passes on ticks of a
-    /// timer, and takes notices. Samples must go through [`push`](Self::push) instead: it knows whether the host or the device
-    /// holds the history of a stream.
+    /// Returns the timeline, to open, close and configure streams, request observations, tick the timer, and read notices. Add
+    /// samples with [`push`](Self::push) instead, which knows whether the host or the device holds the samples of a stream.
     pub fn timeline_mut(&mut self) -> &mut Timeline {
         &mut self.timeline
     }
 
-    /// Closes a modality: targets stop waiting for it until its next sample, or until [`open`](Self::open).
+    /// Closes the stream of a modality: observations stop waiting for its samples, until the next one arrives
+    /// or until [`open`](Self::open).
     pub fn close(&mut self, modality: usize) {
         self.timeline_mut().close(modality);
     }
 
-    /// Opens a modality that was closed: targets wait for it again, if it has `wait: true`.
+    /// Opens the stream of a modality that was closed: observations wait for its samples again, if it has `wait: true`.
     pub fn open(&mut self, modality: usize) {
         self.timeline_mut().open(modality);
     }
@@ -190,14 +193,13 @@ impl Aligner {
     /// Returns [`PushError::Sample`] if the sample is invalid.
     ///
     /// # Panics
-    /// Panics if there is no such modality.
+    /// If `modality` is not the index of a modality.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, PushError> {
         self.push_sample(modality, stamp_ns, Sample::Host(sample))
     }
 
-    /// Adds a sample in device memory to its stream. The sample stays on its device if the aligner runs there. The
-    /// caller may reuse the memory of the sample on return. Call [`due`](Self::due) after each sample, until it returns
-    /// `None`.
+    /// Adds a sample in device memory to its stream. The sample stays in device memory if the aligner computes there. On
+    /// return, the caller may reuse the sample's memory. Call [`due`](Self::due) after each sample, until it returns `None`.
     ///
     /// # Errors
     /// Returns [`PushError`] if the sample is invalid, or if its copy to the host fails.
@@ -210,8 +212,8 @@ impl Aligner {
         self.push_sample(modality, stamp_ns, Sample::Device(sample))
     }
 
-    /// Adds a sample to its stream: on the device if the sample or its history is there, otherwise on the host. If the
-    /// device fails, the host takes the sample.
+    /// Adds a sample to its stream: in device memory if the sample or the stream's earlier samples are there, otherwise in host
+    /// memory. If the device fails, the sample goes to host memory.
     pub(super) fn push_sample(
         &mut self,
         modality: usize,
@@ -259,8 +261,8 @@ impl Aligner {
         }
     }
 
-    /// Returns the next observation that is due. Call [`window`](Self::window) for it before the next call of `due`.
-    /// After the loss of a device that the configuration names, nothing is due.
+    /// Returns the next observation that is due; `None` if none is. Call [`window`](Self::window) for it before the next call
+    /// of `due`. Always `None` after a device that the configuration names has failed for good.
     pub fn due(&mut self) -> Option<Target> {
         match self.resident.is_lost() {
             true => None,
@@ -268,26 +270,26 @@ impl Aligner {
         }
     }
 
-    /// Returns the device fault that ends the operation, once: the loss of a device that the configuration names. `None` if no such
-    /// device is lost, or on later calls. No observation is due after the loss.
+    /// Returns, once, the fault of a device that the configuration names and that has failed for good. No observation is due
+    /// any more. Otherwise returns `None`.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.resident.take_lost()
     }
 
-    /// Returns the device on which samples can stay without a copy to the host; `None` without a device, or while it is short of
-    /// memory.
+    /// Returns the device on which samples can stay without a copy to the host. `None` without a device, or while it is
+    /// short of memory.
     pub fn input_gpu(&self) -> Option<&Gpu> {
         self.resident.input_gpu()
     }
 
-    /// Returns the device that may keep an output, and the budget that counts the memory of that output. Returns `None`
-    /// while the device is short of memory for outputs.
+    /// Returns the device on which outputs can stay, and the budget that counts their memory. `None` without a device, or while
+    /// it is short of memory for outputs.
     pub fn output_gpu(&mut self) -> Option<(&Gpu, &Budget)> {
         let gpu = self.resident.output_gpu()?;
         Some((gpu, &self.budget))
     }
 
-    /// Returns the bytes of device memory that the aligner holds.
+    /// Returns the size of the device memory that the aligner uses, bytes.
     pub fn device_bytes(&self) -> usize {
         self.budget.used()
     }

@@ -1,17 +1,19 @@
-//! Messages of attached streams (`attach`), such as voxel grids: which of them are held, and which belong to the rows of a window.
+//! Messages of attached streams (`attach:`), such as voxel grids: keeps them while observations may need them, and finds the
+//! message of each row of a window.
 //!
-//! Once a message is not held any more, the item that the caller gave for it comes back once, from [`Attached::next_released`]. A
-//! stream holds at most `max_held_mb`: messages that no row can need are released first, then the oldest.
+//! The caller stores an item for each message, such as the message itself. [`Attached::next_released`] returns each item
+//! once it is no longer kept. A stream keeps at most `max_held_mb` MiB: messages that no row can need are released first,
+//! then the oldest.
 
 use super::{Aligner, AttachedSpec, PushOutcome, SampleError, Target, Timeline};
 use std::collections::VecDeque;
 
-/// Messages of the attached streams of an [`Aligner`]. The caller chooses the item that is held for a message: the message
-/// itself, or its number.
+/// Messages of the attached streams of an [`Aligner`]. The caller chooses the item `M` that is stored for a message: the
+/// message itself, or its number.
 ///
-/// The [`Timeline`] keeps the times of the messages and decides which observation is due, as for a modality with `previous`. This
-/// type keeps the items. [`push`](Self::push) adds a message, [`select`](Self::select) finds the messages of a window, and
-/// [`next_released`](Self::next_released) gives back items that are not needed any more.
+/// The [`Timeline`] keeps the times of the messages and decides which observation is due, as for a modality with `previous`.
+/// This type keeps the items. [`push`](Self::push) adds a message, [`select`](Self::select) finds the messages of a window, and
+/// [`next_released`](Self::next_released) returns the items that are no longer needed.
 ///
 /// ```
 /// use robocache_device::{Placement, Values};
@@ -45,52 +47,52 @@ use std::collections::VecDeque;
 /// ```
 pub struct Attached<M> {
     streams: Vec<AttachedStream<M>>,
-    /// Index of each row's message among the `members` of each attached stream, in the window that was selected last; -1: no
-    /// message. `[T, A]` row-major.
+    /// Message in each of T rows from each of A attached streams, in the last selected window, `[T, A]` row-major: its index in
+    /// the stream's `members`, or -1 without a message.
     index: Vec<i64>,
-    /// Age of each row's message of each attached stream, in the window that was selected last, ns: the row's time minus the
-    /// message's; -1: no message. `[T, A]` row-major.
+    /// Age of each message in `index`, `[T, A]` row-major, ns: time of the row minus time of the message, or -1
+    /// without a message.
     age_ns: Vec<i64>,
-    /// Items that are not held any more, each with the index of its attached stream.
+    /// Released items that the caller has not fetched yet, each with the index of its attached stream.
     released: Vec<(usize, M)>,
 }
 
 struct AttachedStream<M> {
     spec: AttachedSpec,
-    /// Index of the stream among all streams of the timeline.
+    /// Index of the stream in the timeline, where the modalities come first.
     stream: usize,
-    /// One slot for each time in the history of the stream, in the same order.
+    /// One slot for each message time in the timeline's history of the stream, in the same order.
     slots: VecDeque<Slot<M>>,
-    /// Number of the message in `slots[0]`, as the history of the stream numbers its messages.
+    /// Sequence number, in the stream's history, of the message in `slots[0]`.
     first: u64,
-    /// Total size of the held messages, bytes.
+    /// Total size of the messages that are kept, bytes.
     held: usize,
-    /// Number of the first message that `make_room` has not checked yet: whether a row of a later window may need the message.
+    /// Sequence number of the first message that `make_room` has not checked yet. It checks whether a later row
+    /// needs a message.
     checked_until: u64,
-    /// Number of the first message that may still be held: `make_room` has released all messages before it.
+    /// Sequence number of the first message that may still be kept: `make_room` has released all messages before it.
     given_up_until: u64,
-    /// Indices in `slots` of the distinct messages of the last window, ascending.
+    /// Indices in `slots` of the distinct messages of the last selected window, ascending.
     members: Vec<usize>,
 }
 
-/// A message whose time is in the history. `item` is `None` if the message was released early, to keep to `max_held_mb`.
+/// Message whose time is in the stream's history. `item` is `None` if it was released early because of `max_held_mb`.
 struct Slot<M> {
     item: Option<M>,
     bytes: usize,
 }
 
-/// Result of adding a message to [`Attached`]: its effect on the timeline, and the number of messages that were released to make
-/// room.
+/// Result of adding a message to [`Attached`]: its effect on the timeline, and the number of messages that were released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Lateness, overflow and clock jump of the message, judged as for a sample of a modality.
+    /// Effect of the message on the timeline: late, overflow, clock jump, as for a sample of a modality.
     pub pushed: PushOutcome,
-    /// Number of messages that this call released to keep to `max_held_mb`, the oldest first, although a row to come may have
-    /// needed them.
+    /// Number of messages that this call released because of `max_held_mb`, the oldest first, although a later row may
+    /// have needed them.
     pub dropped: usize,
 }
 
-/// Reason why a message of an attached stream was dropped. Later messages are taken as usual.
+/// Reason why a message of an attached stream was dropped. Later messages are accepted as usual.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AttachError {
     /// The stamp is not within +-2^61 ns.
@@ -101,13 +103,13 @@ pub enum AttachError {
     TooLarge {
         /// Size of the message, bytes.
         came: usize,
-        /// Greatest total size of the messages of the stream that are held, bytes: `max_held_mb`.
+        /// Limit of all messages of the stream that are kept, bytes: `max_held_mb`.
         allowed: usize,
     },
 }
 
 impl<M> Attached<M> {
-    /// Creates a collection without messages for the attached streams of a timeline.
+    /// Creates an empty store for the messages of a timeline's attached streams.
     pub fn new(timeline: &Timeline) -> Self {
         let streams = timeline.attached().iter().enumerate().map(|(i, spec)| AttachedStream {
             spec: spec.clone(),
@@ -127,15 +129,15 @@ impl<M> Attached<M> {
         }
     }
 
-    /// Adds a message of an attached stream: its stamp, ns, its size in bytes, and `item`, which makes the item to hold. A
-    /// message that is dropped at once does not call `item`. Call [`due`](Aligner::due) after each message, until it returns
-    /// `None`.
+    /// Adds a message of an attached stream, with its stamp, ns, and its size, bytes. The function `item` makes the item to
+    /// store. It is not called for a message that is dropped at once. Call [`due`](Aligner::due) after each message, until
+    /// it returns `None`.
     ///
     /// # Errors
     /// [`AttachError`]: the message is dropped, and its stamp is not added to the timeline.
     ///
     /// # Panics
-    /// If there is no attached stream `attached`.
+    /// If `attached` is not the index of an attached stream.
     pub fn push(
         &mut self,
         aligner: &mut Aligner,
@@ -173,8 +175,8 @@ impl<M> Attached<M> {
         Ok(Arrival { pushed, dropped })
     }
 
-    /// Finds the messages of the window of a target that is due. A row has the newest message at or before its time, if that is
-    /// not older than `max_age_ms`.
+    /// Finds the message of each row of an observation: the newest one at or before the row's time. The row has no message if
+    /// that one is older than `max_age_ms`, or was released early. The result is in `members`, `index` and `age_ns`.
     pub fn select(&mut self, timeline: &Timeline, target: &Target) {
         let (rows, streams) = (timeline.window(), self.streams.len());
         for list in [&mut self.index, &mut self.age_ns] {
@@ -206,7 +208,7 @@ impl<M> Attached<M> {
         }
     }
 
-    /// The distinct messages of an attached stream in the window that was [selected](Self::select) last, oldest first.
+    /// Returns the distinct messages of an attached stream in the window that was [selected](Self::select) last, oldest first.
     pub fn members(&self, attached: usize) -> impl ExactSizeIterator<Item = &M> + Clone {
         let AttachedStream { slots, members, .. } = &self.streams[attached];
         members.iter().map(|&at| match &slots[at].item {
@@ -215,30 +217,31 @@ impl<M> Attached<M> {
         })
     }
 
-    /// Index of each row's message among the [`members`](Self::members) of each attached stream, `[T, A]` row-major; -1: no
-    /// message.
+    /// Returns the message in each of T rows from each of A attached streams, `[T, A]` row-major: its index among the stream's
+    /// [`members`](Self::members), or -1 without a message.
     pub fn index(&self) -> &[i64] {
         &self.index
     }
 
-    /// Age of each row's message: the row's time minus the message's, ns, `[T, A]` row-major; -1: no message.
+    /// Returns the age of each message in [`index`](Self::index), `[T, A]` row-major, ns: time of the row minus time of the
+    /// message, or -1 without a message.
     pub fn age_ns(&self) -> &[i64] {
         &self.age_ns
     }
 
-    /// Total size of the messages of an attached stream that are held, bytes.
+    /// Returns the total size of the messages of an attached stream that are kept, bytes.
     pub fn held_bytes(&self, attached: usize) -> usize {
         self.streams[attached].held
     }
 
-    /// Takes an item that is not held any more, with the index of its attached stream; `None` if there is none.
+    /// Returns a released item and the index of its attached stream; `None` if no item is left. Each item is returned once.
     pub fn next_released(&mut self) -> Option<(usize, M)> {
         self.released.pop()
     }
 }
 
 impl<M> AttachedStream<M> {
-    /// Releases the messages whose times the history has dropped.
+    /// Releases the messages whose times are no longer in the stream's history.
     fn follow(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) {
         let first = timeline.history(self.stream).first();
         while self.first < first {
@@ -258,8 +261,8 @@ impl<M> AttachedStream<M> {
         item
     }
 
-    /// Releases messages until at most `max_held_mb` is held: first messages that no row can need, then the oldest. Returns the
-    /// number of messages that were released although a row may need them.
+    /// Releases messages until at most `max_held_mb` are kept: first messages that no later row can need, then the oldest.
+    /// Returns the number of messages that were released although a later row may need them.
     fn make_room(&mut self, timeline: &Timeline, release: &mut impl FnMut(M)) -> usize {
         let times = timeline.history(self.stream).times();
         self.checked_until = self.checked_until.max(self.first);

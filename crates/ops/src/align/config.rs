@@ -1,7 +1,7 @@
-//! Configuration of align and fuse as a file has it: the sections `align:` and `fuse:`.
+//! Configuration of align and fuse, as read from a file: the sections `align:` and `fuse:`.
 //!
-//! Only the types are checked here; `spec.rs` checks the values. A key that is left out of a file has its value in `Default`,
-//! if the key is not required.
+//! Only the types are checked here; `spec.rs` checks the values. Optional keys that a file leaves out take the
+//! values of `Default`.
 
 use super::TriggerConfig;
 pub use crate::channel_groups::ChannelGroupConfig;
@@ -32,19 +32,21 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlignConfig {
-    /// Targets per second, 1e-6 to 1e9. Targets lie at whole multiples of `round(1e9 / rate_hz)` ns.
+    /// Rate of the target times, for which values are computed, Hz, 1e-6 to 1e9. A target time is a whole multiple of the
+    /// period, `round(1e9 / rate_hz)` ns.
     pub rate_hz: f64,
     /// T, the number of rows of an observation, 1 to 2^20.
     #[serde(default = "one")]
     pub window: usize,
     /// Distance between two rows of a window, 1 to 2^20: in periods of `rate_hz`, or with `rows: samples` in samples of the
-    /// trigger's stream.
+    /// stream that `trigger:` names.
     #[serde(default = "one")]
     pub stride: usize,
     /// Distance between two observations, in periods of `rate_hz`, 1 to 2^20.
     #[serde(default = "one")]
     pub emit_every: usize,
-    /// Longest time that a target waits for a stream that is behind the newest stream, ms of capture time; `None`: for ever.
+    /// Longest wait for a stream that is behind the newest stream, ms of capture time. After it, the missing values are masked.
+    /// `None`: the wait has no end.
     pub max_wait_ms: Option<f64>,
     /// Source of the target times; `None`: whole multiples of the period of `rate_hz`.
     pub trigger: Option<TriggerConfig>,
@@ -69,41 +71,43 @@ pub struct ModalityConfig {
     pub input: String,
     /// Number of values in a sample, 1 or more.
     pub dim: usize,
-    /// Paths of the values and of the stamp, for messages that are structs. `None`: the fields of a recognised struct.
+    /// Paths of the values and of the stamp within messages that are structs. `None`: the fields of a recognised struct, such
+    /// as a ROS message.
     pub from: Option<FromConfig>,
-    /// Mode in which values between samples are computed; may be left out if every group has its own.
+    /// Interpolation mode between samples. `None` is allowed only if every group in `groups` has its own mode.
     pub interpolation: Option<Interpolation>,
     /// Delay of the stream's stamps behind the capture, ms: the time of a sample is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Greatest distance of a target from the sample that gives its value, ms; only `previous` and `nearest` use it. `None`: no
-    /// limit.
+    /// Greatest distance of a target from the sample that gives its value, ms; beyond it the value is not valid. Only
+    /// `previous` and `nearest` use it. `None`: no limit.
     pub max_age_ms: Option<f64>,
-    /// Greatest distance of the two samples around a target, ms, for all modes but `previous` and `nearest`. `None`: no limit.
+    /// Greatest time between the two samples around a target, ms; beyond it the value is not valid. All modes but `previous`
+    /// and `nearest` use it. `None`: no limit.
     pub max_gap_ms: Option<f64>,
-    /// Longest time after the newest sample for which its value is still used, ms, for all modes but `previous` and `nearest`.
-    /// `None`: 0.
+    /// Longest time after the newest sample for which its value is still used, ms, for all modes but `previous` and
+    /// `nearest`. `None`: 0.
     pub extrapolate_ms: Option<f64>,
-    /// `slerp`: true to publish the quaternion with w >= 0, of the two of opposite sign that are the same rotation. `None`: false.
+    /// True if `slerp` publishes each quaternion with w >= 0; q and -q are the same rotation. `None`: false.
     pub canonical: Option<bool>,
-    /// `slerp`: position of w in a quaternion, last (`xyzw`) or first (`wxyz`). `None`: `xyzw`.
+    /// Order of the components of a quaternion for `slerp`: w last (`xyzw`) or first (`wxyz`). `None`: `xyzw`.
     pub order: Option<QuaternionOrder>,
-    /// Shortest time between two samples of the stream, ms: targets do not wait for a sample that would come sooner. `None`:
-    /// not known.
+    /// Shortest time between two samples of the stream, ms: observations do not wait for a sample that would come sooner.
+    /// `None`: not known.
     pub min_period_ms: Option<f64>,
-    /// Greatest delay of a sample behind newer samples of its stream, ms. Targets wait by this much longer, so that a late sample
-    /// is sorted in before it is used.
+    /// Longest time by which a sample's stamp may be behind the newest stamp of its stream, ms. Observations wait this much
+    /// longer, so that a sample out of order is still used.
     #[serde(default)]
     pub reorder_ms: f64,
-    /// True if targets wait for this stream, unless it is closed.
+    /// True if observations wait for the samples of this stream, unless it is closed.
     #[serde(default = "yes")]
     pub wait: bool,
     /// A stamp that goes back by more than this, ms, is a clock jump; at least `reorder_ms`. `None`: 1000, or `reorder_ms` if
     /// that is more.
     pub reset_ms: Option<f64>,
-    /// A stamp is too far ahead if it is more than this, ms, after the newest stamp of its stream and of every other stream
-    /// that is waited for. Such a stamp is a clock jump, or with `max_wait_ms` targets may stop waiting for its stream. `None`:
-    /// 10,000 with `max_wait_ms`, else no limit.
+    /// Greatest distance, ms, by which a stamp may be ahead of the newest stamps of its own stream and of all streams that are
+    /// waited for. Beyond it the clock has jumped; with `max_wait_ms`, observations may instead stop waiting for the stream.
+    /// `None`: 10,000 with `max_wait_ms`, else no limit.
     pub jump_ms: Option<f64>,
     /// Groups of channels, each with its own interpolation and limits; together they cover each channel once. Empty: all channels
     /// are one group.
@@ -119,34 +123,34 @@ pub struct ModalityConfig {
 pub struct AttachConfig {
     /// Name of the dataflow input that brings the messages.
     pub input: String,
-    /// The output on which the messages of a window are published, and the name of their column in `observation`.
+    /// Name of the output on which the messages of a window are published, and of their column in the output `observation`.
     #[serde(default = "grids")]
     pub output: String,
-    /// Paths of the columns of a point cloud and of its stamp, for messages that are structs. `None`: the fields of a recognised
-    /// struct.
+    /// Paths of the columns of a point cloud and of its stamp within messages that are structs. `None`: the fields of a
+    /// recognised struct, such as a ROS message.
     pub from: Option<FromConfig>,
-    /// Number of rows of a window, counted from the newest, that have an attached message. `None`: all rows.
+    /// Number of rows of a window, counted from the newest, that get an attached message. `None`: all rows.
     pub rows: Option<usize>,
     /// Greatest age of a message at the time of its row, ms. `None`: no limit.
     pub max_age_ms: Option<f64>,
     /// Delay of the stream's stamps behind the capture, ms: the time of a message is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Shortest time between two messages of the stream, ms: targets do not wait for a message that would come sooner. `None`:
-    /// not known.
+    /// Shortest time between two messages of the stream, ms: observations do not wait for a message that would come sooner.
+    /// `None`: not known.
     pub min_period_ms: Option<f64>,
-    /// Greatest delay of a message behind newer messages of its stream, ms. Targets wait by this much longer, so that a late
-    /// message is sorted in before it is used.
+    /// Longest time by which a message's stamp may be behind the newest stamp of its stream, ms. Observations wait this much
+    /// longer, so that a message out of order is still used.
     #[serde(default)]
     pub reorder_ms: f64,
-    /// True if targets wait for this stream, unless it is closed.
+    /// True if observations wait for the messages of this stream, unless it is closed.
     #[serde(default = "yes")]
     pub wait: bool,
-    /// Step back of a stamp, ms, above which it is a clock jump: as [`ModalityConfig::reset_ms`].
+    /// Greatest step back of a stamp, ms, that is not a clock jump: as [`ModalityConfig::reset_ms`].
     pub reset_ms: Option<f64>,
-    /// Distance ahead of the other streams, ms, above which a stamp is too far ahead: as [`ModalityConfig::jump_ms`].
+    /// Greatest distance, ms, by which a stamp may be ahead of its own and the other streams: as [`ModalityConfig::jump_ms`].
     pub jump_ms: Option<f64>,
-    /// Greatest total size of the messages of this stream that are held, MiB.
+    /// Limit of the memory for messages of this stream that are kept until observations no longer need them, MiB.
     #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
 }
@@ -213,12 +217,12 @@ impl Default for ModalityConfig {
 }
 
 impl AlignConfig {
-    /// D, the number of columns of all modalities side by side.
+    /// Returns D, the number of columns of all modalities side by side.
     pub fn columns(&self) -> usize {
         self.modalities.iter().map(|modality| modality.dim).sum()
     }
 
-    /// Returns the parts to read of the messages of each input: first for the modalities, then for the attached streams.
+    /// Returns the fields to read from the messages of each input: first for the modalities, then for the attached streams.
     pub fn selections(&self) -> impl Iterator<Item = Selection> {
         let modalities = self.modalities.iter();
         let samples = modalities.map(|modality| Selection::samples(modality.dim, modality.from.clone()));

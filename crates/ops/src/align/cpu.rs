@@ -1,14 +1,15 @@
-//! Values of a window on the CPU: the specification that other backends match to the bit.
+//! CPU computation of the values and masks of an observation. It is the specification: other backends give the same bits.
 
 use super::{Masks, Target, Timeline};
 use robocache_device::Element;
 use robocache_time::blend::{Rows, Written};
 use std::ops::Range;
 
-/// Writes the window of a range of modalities side by side to `out`, `[T, D]` row-major, the newest row last, and its masks to
-/// `masks`.
+/// Writes the values of a range of modalities, side by side, to `out`: `[T, D]` row-major, the newest row last. Writes their
+/// validity and ages to `masks`.
 ///
-/// A modality whose samples only a device holds gets the fill value, and is not valid: see [`Timeline::are_rows_on_device`].
+/// Where only a device holds the samples of a modality, its columns get the fill value and are not
+/// valid: see [`Timeline::are_rows_on_device`].
 ///
 /// # Panics
 /// If `out` does not have T * D elements.
@@ -81,8 +82,8 @@ pub fn window<E: Element>(
     }
 }
 
-/// Search for the number of samples at or before each of several ascending targets. Samples come at a nearly constant rate, so each
-/// search starts at a guess: the last result plus its distance from the result before.
+/// Search for the number of samples at or before each of several ascending target times. The rate of a sensor is nearly
+/// constant, so each search starts from a guess: the last result plus its distance from the result before.
 #[derive(Default)]
 struct Cursor {
     until: usize,
@@ -101,8 +102,8 @@ impl Cursor {
     }
 }
 
-/// Returns the number of the ascending `times` that are at or before `time`; `None` if it is not found within four steps from
-/// `guess`.
+/// Returns the number of the ascending `times` that are at or before `time`; `None` if it is more than four steps
+/// away from `guess`.
 fn walk(times: &[i64], time: i64, guess: usize) -> Option<usize> {
     const STEPS: usize = 4;
     let mut until = guess;

@@ -1,10 +1,10 @@
-//! Outputs of a window: the modalities and the layout of each, and the memory in which each is wanted.
+//! Outputs of a window: the modalities and the layout of each, and the memory to which each goes.
 
 use super::Timeline;
 use robocache_stream::Layout;
 use std::ops::Range;
 
-/// Output of a window: a range of modalities side by side, `[T, D]` row-major.
+/// One output of a window: the columns of a range of modalities side by side, `[T, D]` row-major.
 #[derive(Clone, Debug)]
 pub struct Output {
     modalities: Range<usize>,
@@ -13,7 +13,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Creates the output of a range of the modalities of a timeline.
+    /// Creates the output for a range of the modalities of a timeline.
     pub fn new(timeline: &Timeline, modalities: Range<usize>) -> Self {
         let mut offsets = vec![0];
         let mut columns = 0;
@@ -28,27 +28,28 @@ impl Output {
         }
     }
 
-    /// Indices of the modalities whose columns the output has.
+    /// Returns the indices of the modalities whose columns the output has.
     pub fn modalities(&self) -> Range<usize> {
         self.modalities.clone()
     }
 
-    /// Offsets of the columns, M + 1 of them: the m-th modality of the output has columns `offsets[m]..offsets[m + 1]`.
+    /// Returns the first column of each modality, and last the number of columns: the m-th modality of the output has columns
+    /// `offsets[m]..offsets[m + 1]`.
     pub fn offsets(&self) -> &[i64] {
         &self.offsets
     }
 
-    /// D, the number of columns of all modalities of the output.
+    /// Returns D, the number of columns of all modalities of the output.
     pub fn columns(&self) -> usize {
         self.offsets.last().map_or(0, |&columns| columns as usize)
     }
 
-    /// Layout of the payload: a flat array of T * D elements of the published type.
+    /// Returns the layout of the payload: a flat array of T * D elements of the published type.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Size of the values of all T rows, bytes.
+    /// Returns the size of the values of all T rows, bytes.
     pub fn bytes(&self) -> usize {
         let columns = self.layout.columns.iter();
         columns
@@ -57,14 +58,14 @@ impl Output {
     }
 }
 
-/// Memory in which an output is wanted.
+/// Memory to which an output of a window goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Nowhere: the output is not computed.
+    /// The output is not computed.
     Nowhere,
     /// Host memory: [`Window::write`](super::Window::write) copies the output there.
     Host,
-    /// Device memory, on the device of [`Aligner::output_gpu`](super::Aligner::output_gpu). If the CPU computes the output, it is
-    /// in host memory instead.
+    /// Device memory, on the device of [`Aligner::output_gpu`](super::Aligner::output_gpu). If the CPU computes the output, it
+    /// goes to host memory instead.
     Device,
 }

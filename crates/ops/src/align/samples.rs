@@ -1,7 +1,7 @@
-//! Samples of a message, pushed to an [`Aligner`] one at a time.
+//! [`Samples`]: adds the samples of a message to an [`Aligner`] one at a time.
 //!
-//! The caller takes the observations that are due after each sample, so a message of K samples gives the same observations as K
-//! messages. A row that another aligning node masked, or sent before, is never pushed.
+//! The caller computes the observations that become due after each sample. So a message of K samples gives the same
+//! observations as K messages. A row that another aligning node masked, or sent before, is skipped.
 
 use super::aligner::{NewestRow, Sample};
 use super::gpu::DeviceSample;
@@ -9,8 +9,8 @@ use super::{Aligner, PushError, PushOutcome};
 use robocache_device::Values;
 use robocache_stream::{Data, Message, SamplesError, form};
 
-/// Cursor over the samples of a message. Samples are pushed one at a time, because the observations that a sample makes due
-/// come before the next sample.
+/// Cursor over the samples of a message. Samples are added to an aligner one at a time, because each may make observations due
+/// that come before the next sample.
 ///
 /// ```
 /// # use robocache_device::Placement;
@@ -33,32 +33,32 @@ pub struct Samples {
     modality: usize,
     next_row: usize,
     stamp_ns: i64,
-    /// Newest stamp, ns, of the rows that an earlier observation brought: rows up to this stamp are left out. `None`: all rows
-    /// are new.
+    /// Newest stamp, ns, of the rows that earlier observations on this input had: rows up to this stamp are skipped. `None`:
+    /// all rows are new.
     taken_until: Option<i64>,
 }
 
 impl Samples {
-    /// Index of the modality that the samples are pushed to.
+    /// Returns the index of the modality to which the samples are added.
     pub fn modality(&self) -> usize {
         self.modality
     }
 
-    /// Stamp of the sample that was pushed last, ns; before the first sample, the stamp of the message.
+    /// Returns the stamp of the sample that was added last, ns; before the first sample, the stamp of the message.
     pub fn stamp_ns(&self) -> i64 {
         self.stamp_ns
     }
 }
 
-/// Greatest step back, ns, from the newest row of an input's earlier observations to that of the next observation. A longer step
-/// means that the clock upstream was set back; if `epoch` differs, every step back does.
+/// Greatest step back, ns, of the newest row from one observation on an input to the next. A longer step means that the clock
+/// of the sending node was set back. If the `epoch` of the two differs, every step back does.
 const OBSERVATIONS_RESET: i64 = 1_000_000_000;
 
 impl Aligner {
     /// Creates a cursor over the samples of a message: one sample, or one for each of its `timestamps_ns`.
     ///
-    /// The cursor leaves out rows that an aligning node upstream masked. If the message is an observation, it also leaves out
-    /// the rows of earlier observations: a window repeats all rows but the newest.
+    /// The cursor skips rows that an aligning node upstream masked. If the message is an observation, it also skips the rows
+    /// that earlier observations had: a window repeats all rows but the newest.
     ///
     /// # Errors
     /// [`SamplesError`] if the message holds no samples of this modality.
@@ -73,10 +73,10 @@ impl Aligner {
         })
     }
 
-    /// Pushes the next sample of a message, or returns `None` if no sample is left. Call [`due`](Self::due) after each sample,
-    /// until it returns `None`.
+    /// Adds the next sample of a message to its stream; returns `None` if no sample is left. Call [`due`](Self::due) after each
+    /// sample, until it returns `None`.
     ///
-    /// `message` must be the one that was passed to [`samples`](Self::samples).
+    /// `message` must be the one for which [`samples`](Self::samples) made the cursor.
     pub fn push_next(&mut self, samples: &mut Samples, message: &Message) -> Option<Result<PushOutcome, PushError>> {
         while let Some((row, stamp)) = message.next_sample(&mut samples.next_row) {
             if samples.taken_until.is_some_and(|until| stamp <= until) {
@@ -89,8 +89,8 @@ impl Aligner {
         None
     }
 
-    /// Returns row `row` of a message as a sample. If the message has only one row, the sample is its whole payload, whatever its
-    /// length.
+    /// Returns row `row` of a message as a sample. If the message has only one row, the sample is its whole payload, whatever
+    /// the length: the aligner refuses a wrong length.
     fn sample<'a>(&self, modality: usize, row: usize, message: &'a Message) -> Result<Sample<'a>, PushError> {
         let dim = self.timeline.dim(modality);
         let elements = |len: usize| match message.stamps().len() {
@@ -106,8 +106,8 @@ impl Aligner {
         Ok(Sample::Host(values.slice(elements.start, elements.end)))
     }
 
-    /// Returns the stamp up to which earlier observations of the input brought rows, ns, and notes the newest row of `message` for
-    /// the next call. `None`: all rows are new.
+    /// Returns the newest stamp, ns, of the rows that earlier observations on the input had; `None` if all rows are new.
+    /// Records the newest row of `message` for the next call.
     fn taken_until(&mut self, modality: usize, message: &Message) -> Option<i64> {
         if form::modalities.get(&message.header).is_none_or(<[String]>::is_empty) {
             return None;

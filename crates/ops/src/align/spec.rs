@@ -1,4 +1,4 @@
-//! Checks the configuration of align and fuse, and converts it to ns, bytes and indices.
+//! Checks the configuration of align and fuse, and converts its values to ns, bytes and indices.
 //!
 //! A `Spec` or a `StreamSpec` holds checked values only. An error names the key, its value and the allowed values.
 
@@ -11,13 +11,13 @@ use robocache_time::{TimeGrid, ms_to_ns, ns_to_ms};
 use robocache_yaml::did_you_mean;
 use std::collections::HashMap;
 
-/// Checked settings of the whole operation; those of one stream are in `StreamSpec`.
+/// Checked settings of `align` or `fuse` that hold for all streams. `StreamSpec` has the settings of one stream.
 pub(super) struct Spec {
     pub grid: TimeGrid,
     pub window: i64,
     pub stride: i64,
     pub emit_every: i64,
-    /// Longest wait of a target, ns; `None`: no limit.
+    /// Longest time that an observation waits for a slower stream, ns; `None`: no limit.
     pub max_wait: Option<i64>,
     pub trigger: Trigger,
     pub dtype: Dtype,
@@ -25,25 +25,25 @@ pub(super) struct Spec {
     pub attached: Vec<AttachedSpec>,
 }
 
-/// Settings of an attached stream that a modality does not have.
+/// Checked settings that only an attached stream has, and a modality does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedSpec {
     /// Name of the output on which the messages of a window are published.
     pub output: String,
-    /// Number of rows of a window, counted from the newest, that have an attached message.
+    /// Number of rows of a window, counted from the newest, that get an attached message.
     pub rows: usize,
     /// Greatest age of a message at the time of its row, ns; `None`: no limit.
     pub max_age: Option<i64>,
-    /// Greatest total size of the messages of the stream that are held, bytes.
+    /// Limit of the memory for messages of the stream that are kept, bytes.
     pub max_held: usize,
 }
 
-/// Checked trigger of an observation; times in ns.
+/// Source of the times of observations, checked; durations in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
     Grid,
-    /// Samples of modality `leader`. The next target is the first sample that is at least the `every`-th after the last target, and
-    /// at least `min_interval` later.
+    /// Samples of modality `leader` are the targets. The next target is the first sample that is at least the `every`-th after
+    /// the last target, and at least `min_interval` later.
     Stream {
         leader: usize,
         every: usize,
@@ -52,65 +52,66 @@ pub(super) enum Trigger {
     },
     /// Requests: name of the input whose messages are each answered with an observation.
     Request(String),
-    /// Ticks: name of the input whose messages each ask for the newest observation.
+    /// Timer ticks: name of the input whose messages each ask for the newest observation.
     Timer(String),
 }
 
-/// Checked settings of a stream; times in ns.
+/// Checked settings of one stream; durations in ns.
 pub(super) struct StreamSpec {
     pub input: String,
     pub dim: usize,
-    /// Names of the values of a sample, if the configuration takes the values by name; otherwise empty.
+    /// Names of the values of a sample, if the configuration selects the values by name; otherwise empty.
     pub fields: Vec<String>,
-    /// Groups in the order of their channels; each channel is in one group.
+    /// Groups of channels, in the order of their channels; each channel is in one group.
     pub groups: Vec<ChannelGroup>,
     pub latency: i64,
     pub reorder: i64,
-    /// Shortest time between two samples; 0: not known.
+    /// Shortest time between two samples; 0 if it is not known.
     pub min_period: i64,
-    /// True if targets wait for the stream while it is open: the key `wait`.
+    /// True if observations wait for the stream while it is open: the key `wait`.
     pub waits: bool,
     pub reset: i64,
     /// Value of `jump_ms`, ns; `None` if the configuration has none.
     pub jump: Option<i64>,
-    /// Greatest number of samples that the history holds.
+    /// Greatest number of samples in the stream's history.
     pub history_limit: usize,
 }
 
-/// Name of fuse's output that has the window alone.
+/// Name of the output of fuse that has the window without attached messages.
 pub const FUSED: &str = "fused";
-/// Name of fuse's output that has the window and its attached messages.
+/// Name of the output of fuse that has the window with its attached messages.
 pub const OBSERVATION: &str = "observation";
 
 /// Default of `reset_ms`, ns, unless `reorder_ms` is greater.
 const DEFAULT_RESET: i64 = 1_000_000_000;
 
-/// Greatest distance of a requested time before the newest time that is due, ns. With the triggers `request` and `timer`, histories
-/// reach back by this much more.
+/// Greatest distance of a requested time before the newest time that is due, ns. With the triggers `request` and `timer`,
+/// samples are kept for this much longer.
 pub(super) const MAX_LOOK_BACK: i64 = 1_000_000_000;
 
-/// Greatest number of elements of an observation.
+/// Greatest number of elements of an observation: 1 GiB in float32.
 const MAX_ELEMENTS: usize = 1 << 28;
 
-/// Memory, bytes, that the history of a stream may take while the stream waits for others. Past it, the oldest samples are
-/// dropped and counted.
+/// Usual limit of the memory for a stream's history, bytes, while the stream waits for slower streams. Past it, the oldest
+/// samples are dropped and counted.
 const HISTORY_BYTES: usize = 64 << 20;
 
-/// Bytes that a message of an attached stream takes beside its payload, which has its own bound.
+/// Estimated memory of one attached message, bytes, without its payload, which `max_held_mb` limits.
 const ATTACHED_BYTES: usize = 512;
 
-/// Greatest rate of a sensor, Hz, at which the history of a long window keeps every sample, unless that takes more than
-/// [`LONG_HISTORY_BYTES`].
+/// Sensor rate, Hz, for which the history of a long window has room for every sample, if that takes
+/// at most [`LONG_HISTORY_BYTES`].
 const SENSOR_RATE: f64 = 1e4;
-/// Size up to which the history of a long window may grow beyond [`HISTORY_BYTES`], bytes.
+/// Size up to which a long window may enlarge a stream's history beyond [`HISTORY_BYTES`], bytes.
 const LONG_HISTORY_BYTES: usize = 256 << 20;
 
-/// Limit of the memory of a stream's history, bytes. A window that needs more, even with one sample for each period of `rate_hz`,
-/// is refused.
+/// Greatest memory of a stream's history, bytes. A window that needs more, even with one sample for each period of
+/// `rate_hz`, is refused.
 const MAX_HISTORY_BYTES: usize = 1 << 30;
 
 impl Spec {
-    /// Checks a configuration. Returns the streams of the modalities, then the attached streams.
+    /// Checks a configuration. Returns the settings that hold for all streams, and those of each stream: modalities first,
+    /// then attached streams.
     ///
     /// # Errors
     /// [`ConfigError`] names the invalid key, its value and the allowed values.
@@ -149,7 +150,7 @@ impl Spec {
 }
 
 impl StreamSpec {
-    /// Returns the largest number of samples that a value needs at or before its target, and the largest number after it.
+    /// Returns how many samples an interpolated value needs at most: `[at or before the target, after it]`.
     pub(super) fn needs(&self) -> [usize; 2] {
         let needs = self.groups.iter().map(|group| group.rule.mode.needs());
         needs.fold([1, 0], |most, needs| [most[0].max(needs[0]), most[1].max(needs[1])])
@@ -161,12 +162,12 @@ impl StreamSpec {
     }
 }
 
-/// Converts `max_wait_ms` to ns.
+/// Checks `max_wait_ms` and converts it to ns.
 pub(super) fn max_wait_ns(ms: Option<f64>) -> Result<Option<i64>, ConfigError> {
     ms.map(|ms| duration_ns(|| "max_wait_ms".into(), ms)).transpose()
 }
 
-/// Converts `latency_ms` to ns; `key` names it in the error.
+/// Checks `latency_ms` and converts it to ns; an error names the key `key`.
 pub(crate) fn latency_ns(key: &str, ms: f64) -> Result<i64, ConfigError> {
     match (-1e12..=1e12).contains(&ms) {
         true => Ok(ms_to_ns(ms)),
@@ -267,8 +268,8 @@ impl AlignConfig {
         }
     }
 
-    /// Returns the greatest number of samples of a stream that its history holds: those of a window, and those of the time
-    /// `wait_ns` for which the window may wait.
+    /// Returns the greatest number of samples in a stream's history: enough for a window, and for the time `wait_ns` for which
+    /// the window may wait.
     fn history_limit(&self, input: &str, dim: usize, grid: TimeGrid, wait_ns: i64) -> Result<usize, ConfigError> {
         let sample_bytes = match dim {
             0 => ATTACHED_BYTES,
@@ -299,7 +300,7 @@ impl AlignConfig {
         Ok(usual.max(wanted as usize).max(least.ceil() as usize))
     }
 
-    /// Checks the names of the attached streams.
+    /// Checks the input and output names of the attached streams.
     fn check_attached(&self) -> Result<(), ConfigError> {
         for (i, attach) in self.attach.iter().enumerate() {
             let refused = |key: &str, problem: String| refused(format!("attach[{i}].{key}"), problem);
@@ -370,7 +371,7 @@ impl AlignConfig {
 }
 
 impl AttachConfig {
-    /// Returns the settings that an attached stream shares with a modality, as the configuration of a modality without channels.
+    /// Returns the settings that an attached stream shares with a modality, as the configuration of a modality with `dim` 0.
     fn stream(&self) -> ModalityConfig {
         ModalityConfig {
             input: self.input.clone(),
@@ -434,7 +435,7 @@ impl ModalityConfig {
         })
     }
 
-    /// Checks the groups, and returns them in the order of their channels.
+    /// Checks the groups of channels, and returns them in the order of their channels.
     fn checked_groups(&self, at: &str) -> Result<Vec<ChannelGroup>, ConfigError> {
         if self.dim == 0 {
             return Ok(Vec::new());

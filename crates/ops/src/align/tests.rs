@@ -1,11 +1,11 @@
-//! Tests of timelines that can be checked by hand: samples in the order of their arrival, times in ms, and after each sample the
-//! observations that fall due. Targets are 10 ms apart unless a test says otherwise.
+//! Tests of timelines that can be checked by hand: samples in the order of their arrival, times in ms, and after each sample
+//! the observations that become due. Target times are 10 ms apart unless a test says otherwise.
 //!
-//! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. A `!` after the values
-//! means not valid, and `@-` that there is no sample at or before the row. The keys `late=` and `epoch=` are left out if their
-//! value is 0. A `#N` means that the observation answers request N.
+//! An observation is written as its rows, `TIME: INPUT=VALUES@AGE ...`, the newest last, `|` between them. A `!` after the
+//! values means not valid, and `@-` that there is no sample at or before the row. The keys `late=` and `epoch=` are left out if
+//! their value is 0. A `#N` means that the observation answers request N.
 //!
-//! If there is a CUDA device, or the emulator of one, its windows must be the same, to the bit.
+//! If there is a CUDA device, or an emulator of one, its windows must have the same bits.
 
 mod due;
 mod jumps;
@@ -44,7 +44,7 @@ fn config(keys: &str, modalities: &[&str]) -> AlignConfig {
     serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Returns the error text with which `config` is refused; panics if it is accepted.
+/// Returns the text of the error that `config` causes; panics if `config` is valid.
 fn refusal(config: &AlignConfig) -> String {
     let error: ConfigError = Timeline::new(config).err().expect("it was taken");
     error.to_string()
@@ -69,13 +69,13 @@ impl Script {
         self.timeline.inputs().position(|name| name == input).unwrap()
     }
 
-    /// Pushes a sample of one value, and checks that the observations `due` fall due.
+    /// Pushes a sample of one value, and checks that exactly the observations in `due` become due.
     #[track_caller]
     fn push(&mut self, input: &str, ms: i64, value: f32, due: &[&str]) -> PushOutcome {
         self.push_all(input, ms, &[value], due)
     }
 
-    /// Pushes a sample of several values, and checks that the observations `due` fall due.
+    /// Pushes a sample of several values, and checks that exactly the observations in `due` become due.
     #[track_caller]
     fn push_all(&mut self, input: &str, ms: i64, sample: &[f32], due: &[&str]) -> PushOutcome {
         let pushed = self.try_push(input, ms * MS, Values::from_f32(sample)).unwrap();
@@ -102,7 +102,8 @@ impl Script {
         self.falls_due(due);
     }
 
-    /// Sends a request for a time, ms, or with `None` for the newest time, and checks that the observations `due` fall due.
+    /// Sends a request for the time `ms`, or with `None` for the newest time. Checks that exactly the observations in
+    /// `due` become due.
     #[track_caller]
     fn ask(&mut self, ms: Option<i64>, due: &[&str]) -> Result<u64, Refusal> {
         let asked = self.timeline.ask(ms.map(|ms| ms * MS));
@@ -110,14 +111,14 @@ impl Script {
         asked
     }
 
-    /// Ticks the timer, and checks that the observations `due` fall due.
+    /// Ticks the timer, and checks that exactly the observations in `due` become due.
     #[track_caller]
     fn tick(&mut self, due: &[&str]) {
         self.timeline.tick();
         self.falls_due(due);
     }
 
-    /// Returns the requests that waited and were refused since the last call: number and reason.
+    /// Returns the number and the reason of each request that waited and was refused since the last call.
     fn refused(&mut self) -> Vec<(u64, Refusal)> {
         std::iter::from_fn(|| self.timeline.take_refused()).collect()
     }

@@ -1,12 +1,16 @@
-//! [`Timeline`]: histories of the streams, and the rule that decides which observation is due.
+//! [`Timeline`]: the history of each stream's samples, and the rule that decides which observation is due.
 //!
-//! All decisions follow from capture times and the order of arrival: no clock and no device is read here. A target of the grid
-//! is sent at most once, unless a clock jump takes time itself back.
+//! All decisions follow from capture times and the order of arrival: no clock and no device is read here. A multiple of the
+//! period is the target of at most one observation, unless a clock jump takes time itself back.
 //!
-//! Words, as in `docs/semantics.md`: *G*, the grid's clock, is the newest capture time of the streams that *lead*. These are
-//! the open streams with `wait: true` that are not *aside*. A stream goes aside if it is too far ahead of G: targets then
-//! neither wait for it nor follow it. The *leader* is the stream whose samples are the targets (`trigger: stream`). The head of
-//! `align/mod.rs` defines *settled* and *watermark*.
+//! Terms, as in `docs/semantics.md`:
+//!
+//! - *G*, the grid's clock: the newest capture time of the streams that lead.
+//! - A stream *leads* if it is open, has `wait: true` and is not aside.
+//! - A stream is *aside* if it is too far ahead of G: observations neither wait for it nor take G from it.
+//! - The *leader* is the stream whose samples are the targets (`trigger: stream`).
+//!
+//! The head of `align/mod.rs` defines *settled* and *watermark*.
 
 mod clock;
 mod due;
@@ -28,7 +32,7 @@ use robocache_stream::{History, Insert, Place};
 use robocache_time::{Limits, is_stamp_in_range};
 use std::collections::VecDeque;
 
-/// Reason why a sample of a modality was dropped. Later samples of the stream are taken as usual.
+/// Reason why a sample of a modality was dropped. Later samples of the stream are accepted as usual.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     /// The sample does not have `dim` values.
@@ -62,60 +66,60 @@ pub enum SampleError {
     /// The stamp, ns, is not within +-2^61.
     #[error("stamp {0} ns is out of range (allowed: +-2^61): stamps are ns since 1970")]
     StampOutOfRange(i64),
-    /// The values of the stream are on a device, but the sample was pushed to the [`Timeline`] instead of to the
-    /// [`Aligner`](super::Aligner), which keeps them there.
+    /// The values of the stream are in device memory, but the sample was pushed to the [`Timeline`] instead of to the
+    /// [`Aligner`](super::Aligner), which adds it there.
     #[error(
         "the samples of this stream are on a device, and one came to the host (needed: `Aligner`, which takes both)"
     )]
     OnDevice,
 }
 
-/// Result of adding a sample to a [`Timeline`]: lateness, overflow, clock jump.
+/// Result of adding a sample to a [`Timeline`]: late, too soon, overflow, clock jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushOutcome {
-    /// True if the sample lies at or before a target that was sent already, or is closer than `min_period_ms` to another
-    /// sample. A late sample is still kept.
+    /// True if the sample's time is at or before the newest observation sent, or closer than `min_period_ms` to another sample.
+    /// A late sample is still kept.
     pub late: bool,
     /// Distance from the nearest other sample of the stream, ns, if that is less than `min_period_ms`; otherwise `None`.
     pub too_soon_ns: Option<i64>,
     /// True if the stream's history was full and dropped its oldest sample.
     pub overflowed: bool,
-    /// Step of the stream's clock, ns, if the sample shows a clock jump; negative: back. The samples of the stream before the
-    /// jump were dropped, and targets begin anew.
+    /// Step of the stream's clock, ns, if the sample shows a clock jump; negative: back. `None` without a jump. The stream's
+    /// earlier samples were dropped, and targets begin anew.
     pub jumped_ns: Option<i64>,
 }
 
-/// Event in the streams of a [`Timeline`] that the user should be told of.
+/// Event in the streams of a [`Timeline`] that the user should know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Targets began although a stream had no sample at or after the first target.
+    /// Observations began although a stream had no sample at or after the first target.
     StartedWithout {
         /// Index of the stream that was behind, as in [`Timeline::inputs`].
         modality: usize,
         /// Distance from the stream's newest sample to the first target, ns; `None` if the stream had no sample.
         behind_ns: Option<i64>,
     },
-    /// A sample of a stream is too far ahead of the other streams, so targets neither wait for this stream nor follow it.
+    /// A stream is set aside: its sample is so far ahead of the other streams that observations do not wait for it.
     Aside {
-        /// Index of the stream that is ahead, as in [`Timeline::inputs`].
+        /// Index of the stream that was set aside, as in [`Timeline::inputs`].
         modality: usize,
-        /// Distance from the grid's clock, the newest sample of the other streams, to the sample of this stream, ns.
+        /// Distance from the grid's clock (newest sample of the other streams) to the sample of this stream, ns.
         ahead_ns: i64,
     },
-    /// Targets follow another stream than before, because that stream went on while no observation was due. Counts as a clock jump.
+    /// The grid's clock moved to this stream, because only this stream advanced and no observation was due. Counts as
+    /// a clock jump.
     Moved {
-        /// Index of the stream that targets follow now, as in [`Timeline::inputs`].
+        /// Index of the stream that the grid's clock moved to, as in [`Timeline::inputs`].
         modality: usize,
-        /// Distance from the newest sample that targets followed before to the newest sample of this stream, ns; negative:
-        /// back.
+        /// Change of the grid's clock, ns: newest sample of this stream minus the clock before the move; negative: back.
         by_ns: i64,
     },
-    /// More than 2^32 periods of `rate_hz` fell due at once. Their targets were skipped, which counts as a clock jump.
+    /// More than 2^32 periods of `rate_hz` became due at once. Their observations were skipped, which counts as a clock jump.
     Skipped {
-        /// Number of skipped targets, in periods of `rate_hz`.
+        /// Number of skipped periods of `rate_hz`.
         targets: i64,
     },
-    /// A device failed, and the samples that were only in its memory are lost.
+    /// A device failed, and the samples whose values were only in its memory are lost.
     SamplesLost {
         /// Index of the stream that lost samples, as in [`Timeline::inputs`].
         modality: usize,
@@ -124,7 +128,7 @@ pub enum Notice {
     },
 }
 
-/// Target of an observation that is due, with the counts that its metadata report.
+/// Observation that is due: its time, and the counts for its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Time of the newest row of the window, ns.
@@ -135,20 +139,20 @@ pub struct Target {
     pub late_samples: i64,
     /// Number of the request that the observation answers, from [`Timeline::ask`]; `None` for any other trigger.
     pub request: Option<u64>,
-    /// True if the time follows from stamps alone, and not from the arrival of a request or a tick.
+    /// True if the time follows from stamps alone; false if it depends on the arrival of a request or a tick.
     pub is_deterministic: bool,
 }
 
-/// State of one stream of a [`Timeline`]: settings, and times of the samples held.
+/// State of one stream of a [`Timeline`]: settings, and the times of its oldest and newest sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamState {
-    /// True if targets wait for the stream while it is open: `wait` of its configuration.
+    /// True if observations wait for the stream while it is open: `wait` of its configuration.
     pub waits: bool,
     /// False if the stream was closed, until its next sample or [`Timeline::open`]; otherwise true.
     pub open: bool,
-    /// Capture time of the newest sample held, ns; `None` if the history is empty.
+    /// Capture time of the newest sample in the history, ns; `None` if the history is empty.
     pub newest_ns: Option<i64>,
-    /// Capture time of the oldest sample held, ns; `None` if the history is empty.
+    /// Capture time of the oldest sample in the history, ns; `None` if the history is empty.
     pub oldest_ns: Option<i64>,
     /// Greatest step back of a stamp that is not a clock jump, ns: `reset_ms`.
     pub reset_ns: i64,
@@ -163,42 +167,44 @@ pub struct Masks {
     pub valid: Vec<i64>,
     /// Ages, `[T, M]` row-major, ns: time of the row minus the newest sample at or before it; -1 if there is none.
     pub age_ns: Vec<i64>,
-    /// Number of rows, for each of the M modalities, whose values the published type can't hold. Such a row is not valid.
+    /// Number of rows, for each of the M modalities, with values out of the range of the published type. Such a row
+    /// is not valid.
     pub overflows: Vec<i64>,
 }
 
-/// Histories of the streams, and the rule that decides which observation is due: all of align and fuse except the values.
+/// Histories of the streams, and the rule that decides which observation is due: align and fuse without the
+/// computation of values.
 ///
-/// A timeline uses no device, and no clock but the stamps. [`Aligner`](super::Aligner) adds the values.
+/// A timeline uses no device, and no clock but the stamps. [`Aligner`](super::Aligner) computes the values.
 pub struct Timeline {
     spec: Spec,
-    /// Streams of the modalities, then the attached streams.
+    /// Streams of the modalities, followed by the attached streams.
     streams: Vec<InputStream>,
-    /// Earliest time of the next target, ns; with the trigger `grid`, exactly that target. `None` before the first target, or
-    /// if targets begin anew.
+    /// Time of the next target, ns, with the trigger `grid`; with other triggers, its earliest time. `None` before the first
+    /// target, and after a clock jump until targets begin anew.
     next: Option<i64>,
-    /// True from a clock jump until the next target is sent. Until then each sample decides whether targets up to `last_sent`
-    /// may be sent again.
+    /// True from a clock jump until the next target is sent. Until then, targets up to `last_sent` may be sent again if the
+    /// newest samples are before it.
     begins_anew: bool,
-    /// Newest target that was sent, ns; `None` before the first. A jump of a stream's clock keeps this time, so that targets up to
-    /// it are sent again only if time went back.
+    /// Newest target that was sent, ns; `None` before the first. A clock jump does not reset it, so that targets up to it are
+    /// sent again only if time itself went back.
     last_sent: Option<i64>,
-    /// True if the trigger's timer has ticked since the last call of `due`.
+    /// True if the timer that triggers observations has ticked since the last call of `due`.
     ticked: bool,
     /// Requests that wait for an answer, in order of arrival.
     pending: VecDeque<PendingRequest>,
-    /// Number that the next request gets.
+    /// Number for the next request.
     asked: u64,
     /// Requests that were refused after they waited: number and reason, the earliest refusal first.
     refused: VecDeque<(u64, Refusal)>,
-    /// G, the grid's clock, ns: the newest capture time of the streams that targets follow, [updated](Self::update_clock) after
-    /// each change of the streams. `None` before the first sample.
+    /// Grid's clock, *G*, ns: the newest capture time of the open streams with `wait: true`, without those set aside as too far
+    /// ahead. [Updated](Self::update_clock) after each change of the streams. `None` before the first sample.
     clock: Option<i64>,
-    /// Time up to which targets were due when the streams' counts of samples, in `pace`, were last restarted, ns. Only with the
-    /// triggers `timer` and `request`; otherwise `None`.
+    /// Newest time that was due when the streams' counts of samples, in `pace`, were last restarted, ns. Only with the triggers
+    /// `timer` and `request`; otherwise `None`.
     due_mark: Option<i64>,
-    /// Time before which samples were last dropped, ns. It saves another search of the histories for the same time. `None` if a
-    /// history changed, so that another search may find samples to drop.
+    /// Time before which samples were last dropped, ns. The same time then needs no second search of the histories. `None` if a
+    /// history has changed, so that a search may find samples to drop.
     forgotten_before: Option<i64>,
     notices: Vec<Notice>,
     epoch: i64,
@@ -207,11 +213,11 @@ pub struct Timeline {
 
 struct InputStream {
     spec: StreamSpec,
-    /// Largest number of samples that a value needs at or before its target, and largest number after the target.
+    /// Greatest number of samples that an interpolated value needs: `[at or before its target, after it]`.
     needs: [usize; 2],
     has_rotations: bool,
-    /// Time of the newest settled sample, ns: no sample that is still in time can come before this one. `None` without such a
-    /// sample, or without `min_period_ms`.
+    /// Time of the newest settled sample, ns: only a late sample can come before it. `None` without such a sample,
+    /// or without `min_period_ms`.
     settled: Option<i64>,
     open: bool,
     late_samples: i64,
@@ -222,7 +228,7 @@ struct InputStream {
 }
 
 impl Timeline {
-    /// Creates a timeline without samples from a configuration, which is checked.
+    /// Checks a configuration, and creates a timeline without samples.
     ///
     /// # Errors
     /// [`ConfigError`] names the invalid key, its value and the allowed values.
@@ -247,48 +253,49 @@ impl Timeline {
         })
     }
 
-    /// Input names of the streams: those of the modalities, then those of the attached streams, in the order of the
-    /// configuration.
+    /// Returns the input names of the streams: those of the modalities, then those of the attached streams, in the order
+    /// of the configuration.
     pub fn inputs(&self) -> impl ExactSizeIterator<Item = &str> {
         self.streams.iter().map(|stream| stream.spec.input.as_str())
     }
 
-    /// M, the number of modalities.
+    /// Returns M, the number of modalities.
     pub fn modalities(&self) -> usize {
         self.streams.len() - self.spec.attached.len()
     }
 
-    /// Settings of the attached streams, in the order of the configuration. Attached stream i is stream M + i of the timeline.
+    /// Returns the settings of the attached streams, in the order of the configuration. Attached stream i is stream M + i
+    /// of the timeline.
     pub fn attached(&self) -> &[AttachedSpec] {
         &self.spec.attached
     }
 
-    /// Number of values in a sample of a modality; 0 for an attached stream.
+    /// Returns the number of values in a sample of a modality; 0 for an attached stream.
     pub fn dim(&self, modality: usize) -> usize {
         self.streams[modality].spec.dim
     }
 
-    /// Names of a modality's values, if the configuration takes the values by name; otherwise empty.
+    /// Returns the names of a modality's values, if the configuration selects the values by name; otherwise nothing.
     pub(super) fn fields(&self, modality: usize) -> &[String] {
         &self.streams[modality].spec.fields
     }
 
-    /// T, the number of rows of an observation.
+    /// Returns T, the number of rows of an observation.
     pub fn window(&self) -> usize {
         self.spec.window as usize
     }
 
-    /// Time between two observations with the trigger `grid`, ns: `emit_every` periods of `rate_hz`.
+    /// Returns the time between two observations with the trigger `grid`, ns: `emit_every` periods of `rate_hz`.
     pub fn period_ns(&self) -> i64 {
         self.spec.grid.period().saturating_mul(self.spec.emit_every)
     }
 
-    /// Element type of the published values.
+    /// Returns the element type of the published values.
     pub fn dtype(&self) -> Dtype {
         self.spec.dtype
     }
 
-    /// Value that is published where a modality has no valid value.
+    /// Returns the value that is published where a modality has no valid value.
     pub(crate) fn fill_value(&self) -> f32 {
         self.spec.fill_value
     }
@@ -297,7 +304,7 @@ impl Timeline {
     /// message of several samples gives the same observations as one message for each sample.
     ///
     /// # Errors
-    /// [`SampleError`]: the sample is not added, and later samples are taken as usual.
+    /// [`SampleError`]: the sample is not added, and later samples are accepted as usual.
     pub fn push(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<PushOutcome, SampleError> {
         if self.are_rows_on_device(modality) {
             return Err(SampleError::OnDevice);
@@ -307,7 +314,7 @@ impl Timeline {
         Ok(self.arrive(modality, stamp_ns, insert))
     }
 
-    /// Checks the stamp and the length of a sample, whose values may be on a device.
+    /// Checks the stamp and the number of values of a sample, whose values may be in device memory.
     pub(super) fn check(&self, modality: usize, stamp_ns: i64, len: usize) -> Result<(), SampleError> {
         let expected = self.dim(modality);
         if !is_stamp_in_range(stamp_ns) {
@@ -319,7 +326,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// Checks the stamp, length and values of a sample, and returns the values in float32.
+    /// Checks the stamp, length and values of a sample in host memory, and returns the values in float32.
     pub(super) fn read(&mut self, modality: usize, stamp_ns: i64, sample: Values<'_>) -> Result<&[f32], SampleError> {
         self.check(modality, stamp_ns, sample.len())?;
         let stream = &mut self.streams[modality];
@@ -338,8 +345,8 @@ impl Timeline {
         Ok(&stream.sample)
     }
 
-    /// Adds the time of a checked sample to the history of a stream whose rows the caller keeps. Also returns the place for the
-    /// row, or `None` if the history does not keep the sample.
+    /// Adds the time of a checked sample to a stream's history, if the caller stores the values elsewhere. Also returns the
+    /// sample's position in the history, or `None` if the history does not keep the sample.
     pub(super) fn push_time(&mut self, modality: usize, stamp_ns: i64) -> (PushOutcome, Option<Place>) {
         let mut row = None;
         let pushed = self.arrive(modality, stamp_ns, |stream, time| {
@@ -350,23 +357,24 @@ impl Timeline {
         (pushed, row)
     }
 
-    /// True if a device holds the rows (values of the samples) of a modality, and the timeline only their times.
+    /// True if only a device holds the sample values (rows) of a modality, and the timeline holds only their times.
     pub fn are_rows_on_device(&self, modality: usize) -> bool {
         self.streams[modality].history.are_rows_on_device()
     }
 
-    /// Drops the rows of a modality's samples, and keeps only times from now on. The caller must hold the rows.
+    /// Drops the sample values of a modality from host memory, and keeps only times from now on. The caller must have copied
+    /// the values to a device.
     pub(super) fn move_rows_to_device(&mut self, modality: usize) {
         self.streams[modality].history.move_rows_to_device();
     }
 
-    /// Takes the rows of all samples of a modality back from a device, oldest first, and keeps rows on the host again.
+    /// Stores the values of all samples of a modality, oldest first, in host memory again, after a device held them.
     pub(super) fn restore_rows(&mut self, modality: usize, rows: &[f32]) {
         self.streams[modality].history.restore_rows(rows);
     }
 
-    /// Adds the values of a sample whose time the timeline has already, if the values were lost on their way to a device. The
-    /// rows of the modality must be on the host again.
+    /// Adds the values of a sample whose time is already in the history, if the values were lost on their way to a device. The
+    /// modality's other values must be in host memory again.
     ///
     /// # Errors
     /// The same as those of [`push`](Self::push).
@@ -378,8 +386,9 @@ impl Timeline {
         Ok(())
     }
 
-    /// Drops the samples whose rows are on a device that was lost. The histories of their streams begin anew on the host, and
-    /// targets go on. One sample of the modality `restored` does not count as lost: [`restore`](Self::restore) puts it back.
+    /// Drops the samples whose values were in the memory of a device that failed. Their histories begin anew on the host, and
+    /// targets continue. One sample of the modality `restored` does not count as lost, because [`restore`](Self::restore)
+    /// adds it again.
     pub fn forget_rows_on_device(&mut self, restored: Option<usize>) {
         for (modality, stream) in self.streams.iter_mut().enumerate() {
             if stream.history.are_rows_on_device() {
@@ -395,8 +404,8 @@ impl Timeline {
         self.update_clock();
     }
 
-    /// Takes a checked sample: opens its stream, looks for a clock jump, and counts the sample if it is late. `insert` adds it
-    /// to the history.
+    /// Adds a checked sample with the function `insert`: opens its stream, handles a clock jump, updates the grid's clock, and
+    /// counts the sample if it is late.
     fn arrive(
         &mut self,
         modality: usize,
@@ -437,13 +446,13 @@ impl Timeline {
         }
     }
 
-    /// Closes a stream: no target waits for it until its next sample, or until [`open`](Self::open).
+    /// Closes a stream: observations no longer wait for it, until its next sample or until [`open`](Self::open).
     pub fn close(&mut self, modality: usize) {
         self.streams[modality].open = false;
         self.update_clock();
     }
 
-    /// Opens a stream that was closed: targets wait for it again, if it has `wait: true`.
+    /// Opens a stream that was closed: observations wait for it again, if it has `wait: true`.
     pub fn open(&mut self, modality: usize) {
         if !self.streams[modality].open {
             let before = self.clock;
@@ -452,7 +461,8 @@ impl Timeline {
         }
     }
 
-    /// Sets the latency of a stream. The times of its samples in the history move with it; this is not a clock jump.
+    /// Sets the latency of a stream, ms. The times of the samples in its history change with it, which does not count as
+    /// a clock jump.
     ///
     /// # Errors
     /// [`ConfigError`] if `ms` is not within -1e12 to 1e12.
@@ -470,7 +480,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// Sets the longest time that a target waits for a stream that is behind, ms; `None`: for ever.
+    /// Sets the longest time that an observation waits for a slower stream, ms; `None`: for ever.
     ///
     /// # Errors
     /// [`ConfigError`] if `ms` is not within 0 to 1e12.
@@ -480,23 +490,24 @@ impl Timeline {
         Ok(())
     }
 
-    /// Takes the notices since the last call, oldest first.
+    /// Returns and removes the notices since the last call, oldest first.
     pub fn take_notices(&mut self) -> impl Iterator<Item = Notice> + '_ {
         self.notices.drain(..)
     }
 
-    /// Number of [late](PushOutcome::late) samples of a modality so far.
+    /// Returns the number of [late](PushOutcome::late) samples of a modality so far.
     pub fn late_samples(&self, modality: usize) -> i64 {
         self.streams[modality].late_samples
     }
 
-    /// Number of clock jumps of all streams so far: a jump of a stream's clock, a move of the grid's clock to another stream, or
-    /// skipped targets.
+    /// Returns the number of clock jumps so far: a jump of a stream's clock, a move of the grid's clock to another stream,
+    /// or skipped targets.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
 
-    /// Smallest `max_age_ms` and smallest `max_gap_ms` of the groups of a stream, ns; `None` without a limit.
+    /// Returns the smallest `max_age_ms` and the smallest `max_gap_ms` of the channel groups of a stream, ns; `None`
+    /// without a limit.
     pub fn limits_ns(&self, stream: usize) -> [Option<i64>; 2] {
         let least = |limit: fn(&Limits) -> i64| {
             let groups = self.streams[stream].spec.groups.iter();
@@ -506,8 +517,8 @@ impl Timeline {
         [least(|limits| limits.max_age), least(|limits| limits.max_gap)]
     }
 
-    /// Settings of a stream, and the times of its oldest and newest sample. `modality` is its index in
-    /// [`inputs`](Self::inputs).
+    /// Returns the settings of a stream, and the times of its oldest and newest sample. `modality` is its
+    /// index in [`inputs`](Self::inputs).
     pub fn stream(&self, modality: usize) -> StreamState {
         let stream = &self.streams[modality];
         StreamState {
@@ -519,7 +530,7 @@ impl Timeline {
         }
     }
 
-    /// True if a row of an observation that is still to come may lie in `from..to`, ns.
+    /// True if a later observation may have a row at a time in `from..to`, ns.
     pub(super) fn awaits_row_in(&self, from: i64, to: i64) -> bool {
         if self.spec.trigger != Trigger::Grid {
             return from < to;
@@ -530,12 +541,12 @@ impl Timeline {
         from < to && self.spec.grid.time(self.spec.grid.index_at_or_after(from)) < to
     }
 
-    /// Samples of a stream that are held, in the order of their times.
+    /// Returns the history of a stream: its samples in the order of their times.
     pub(super) fn history(&self, modality: usize) -> &History {
         &self.streams[modality].history
     }
 
-    /// Groups of channels of a modality, in the order of their channels.
+    /// Returns the channel groups of a modality, in the order of their channels.
     pub(super) fn groups(&self, modality: usize) -> &[ChannelGroup] {
         &self.streams[modality].spec.groups
     }
@@ -568,23 +579,23 @@ impl InputStream {
         }
     }
 
-    /// True if targets wait for this stream: it is open, and has `wait: true`.
+    /// True if observations wait for this stream: it is open, and has `wait: true`.
     fn is_waited_for(&self) -> bool {
         self.open && self.spec.waits
     }
 
-    /// Drops every sample of the history.
+    /// Drops all samples of the stream.
     fn clear(&mut self) {
         self.history.clear();
         self.settled = None;
     }
 
-    /// Returns the watermark: the newest time at or before which no value can change any more, if samples come in order or late
-    /// by up to `reorder_ms`.
+    /// Returns the watermark, ns: the newest time up to which the stream's values are final. Only a sample that is out of order
+    /// by more than `reorder_ms` could still change them.
     ///
-    /// If a mode of the stream uses one or two samples after the target, as many settled samples lie at or after the watermark.
-    /// Otherwise the watermark is `reorder_ms` before the newest sample. With `min_period_ms` it may be later: just before the
-    /// earliest time at which a sample can follow the newest settled one. `None` without enough samples.
+    /// If a mode of the stream uses one or two samples after the target, as many samples in their final order lie at or after
+    /// the watermark. Otherwise the watermark is `reorder_ms` before the newest sample. With `min_period_ms` it may be later:
+    /// just before the earliest time at which a sample can follow the newest settled one. `None` without enough samples.
     fn watermark(&self) -> Option<i64> {
         let settled_until = self.history.newest()? - self.spec.reorder;
         let [_, ahead] = self.needs;
@@ -601,9 +612,9 @@ impl InputStream {
         settled.checked_sub(ahead).map(|newest| self.history.times()[newest])
     }
 
-    /// Finds the newest settled sample, before which no sample that is still in time can come; only with `min_period_ms`. Samples
-    /// up to `reorder_ms` before the newest are settled. So is each sample that follows a settled one by less than twice
-    /// `min_period_ms`, because no other sample fits between the two.
+    /// Updates `settled`, the newest sample before which only late samples can come; only with `min_period_ms`. Samples up to
+    /// `reorder_ms` before the newest are settled. So is a sample less than twice `min_period_ms` after a settled one, because
+    /// no other sample fits between the two.
     fn settle(&mut self) {
         let (times, min_period) = (self.history.times(), self.spec.min_period);
         let Some(newest) = times.last().filter(|_| min_period > 0) else {
@@ -622,7 +633,7 @@ impl InputStream {
         self.settled = settled;
     }
 
-    /// Returns the time from which on samples must be kept so that `settle` can go on, ns; `i64::MAX` if it needs none.
+    /// Returns the time from which on `settle` still needs the samples, ns; `i64::MAX` if it needs none.
     fn keep_from(&self) -> i64 {
         match self.spec.min_period > 0 && self.spec.reorder > 0 {
             true => self.settled.unwrap_or(i64::MIN),
@@ -630,8 +641,8 @@ impl InputStream {
         }
     }
 
-    /// Returns the time that the stream's newest sample must have for the [watermark](Self::watermark) to reach `time`,
-    /// `reorder_ms` included. `None` if the sample that decides is not there yet.
+    /// Returns the time of the newest sample with which the [watermark](Self::watermark) reaches `time`, ns. `None` if a sample
+    /// that decides this has not arrived.
     fn newest_when_past(&self, time: i64) -> Option<i64> {
         let reorder = self.spec.reorder;
         if reorder > 0 && self.watermark()? < time {
@@ -646,7 +657,7 @@ impl InputStream {
         Some(with + reorder)
     }
 
-    /// Returns the greatest time by which the watermark can be ahead of the newest sample, ns.
+    /// Returns the greatest distance by which the watermark can be ahead of the newest sample, ns.
     fn ahead(&self) -> i64 {
         match self.needs {
             [_, 0] => (self.spec.min_period - 1).max(0),

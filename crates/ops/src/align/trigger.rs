@@ -1,5 +1,5 @@
-//! Trigger of an observation: the section `trigger:` of align and fuse. It has exactly one of the keys `stream`, `request` and
-//! `timer`. Without the section, the targets are those of the grid: whole multiples of the period of `rate_hz`.
+//! Source of the times of observations: the section `trigger:` of align and fuse, with one of the keys `stream`, `request` and
+//! `timer`. Without the section, these times are whole multiples of the period of `rate_hz`.
 
 use serde::Deserialize;
 use std::fmt;
@@ -29,7 +29,7 @@ impl fmt::Display for TriggerKind {
     }
 }
 
-/// Trigger of an observation, if it is not the grid of target times.
+/// Source of the target times, if these are not the multiples of the period of `rate_hz`: the section `trigger:`.
 ///
 /// ```
 /// # use serde_yaml as yaml_serde;
@@ -46,15 +46,15 @@ impl fmt::Display for TriggerKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Keys")]
 pub enum TriggerConfig {
-    /// Samples of a modality, whose times are the targets.
+    /// Samples of a stream: their times are the targets.
     Stream {
-        /// Name of the input of the modality.
+        /// Input name of the modality whose samples are the targets.
         stream: String,
         /// Number of samples from one target to the next: 2 makes every second sample a target.
         every: usize,
         /// Smallest time from a target to the next target, ms.
         min_interval_ms: f64,
-        /// Times of the rows of a window that are older than the target.
+        /// Times of the older rows of a window.
         rows: Rows,
     },
     /// Messages of an input, each of which is answered with an observation.
@@ -73,14 +73,14 @@ pub enum TriggerConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rows {
-    /// Times that go back from the target in steps of `stride` periods of `rate_hz`.
+    /// Rows in steps of `stride` periods of `rate_hz`, back from the target.
     #[default]
     Period,
-    /// Times of samples of the trigger's stream, `stride` samples apart.
+    /// Rows at samples of the stream that triggers observations, `stride` samples apart.
     Samples,
 }
 
-/// Keys of the section as a file has them, before the check that exactly one kind of trigger is given.
+/// Keys of the section `trigger:`, before the check that exactly one kind of trigger is given.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a map such as { stream: camera }")]
 struct Keys {

@@ -1,7 +1,7 @@
-//! Window of an observation: its values and masks, output by output.
+//! [`Window`]: the values and masks of one observation, output by output.
 //!
 //! The bits are the same whether the device or the CPU computes an output. After a failure of the device, the CPU computes the
-//! outputs that were not taken yet.
+//! outputs that the caller has not fetched yet.
 
 use super::gpu::GpuFuser;
 use super::{Aligner, Destination, Masks, Output, Target, Timeline, cpu};
@@ -12,30 +12,31 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Window of a target that is due. Take each wanted output from it once.
+/// Values and masks of one observation. Fetch each output once, with
+/// [`write`](Self::write) or [`leave_on_device`](Self::leave_on_device).
 pub struct Window<'a> {
     aligner: &'a mut Aligner,
     target: Target,
     device: Device,
-    /// Total size of the outputs that are wanted, bytes.
+    /// Total size of the outputs with a destination, bytes.
     work: usize,
     /// Duration of [`Aligner::window_for`], in which a device computes all outputs in one pass.
     pass: Duration,
     /// Total time spent so far on writing outputs, or on leaving them on the device.
     taken: Duration,
-    /// Time spent on the output that was taken last: on writing it, or on leaving it on the device.
+    /// Time spent on the last output: on writing it, or on leaving it on the device.
     last: Duration,
 }
 
 impl Aligner {
-    /// Begins the window of a target that is due, with every output in host memory.
+    /// Begins the window of an observation that is due, with every output in host memory.
     pub fn window(&mut self, target: Target) -> Window<'_> {
         self.window_for(target, |_| Destination::Host)
     }
 
-    /// Begins the window of a target that is due. `wanted` gives the destination of each output.
+    /// Begins the window of an observation that is due. `wanted` returns the destination of the output with a given index.
     ///
-    /// A device computes all outputs here, in one pass. The CPU computes an output when it is written.
+    /// A device computes all outputs here, in one pass. The CPU computes an output in [`Window::write`].
     pub fn window_for(&mut self, target: Target, wanted: impl FnMut(usize) -> Destination) -> Window<'_> {
         let start = Instant::now();
         self.destinations.clear();
@@ -71,17 +72,18 @@ impl Aligner {
 }
 
 impl Window<'_> {
-    /// The target of the window.
+    /// Returns the target of the window: the time of its newest row, and counts.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Layout and modalities of the output with index `output`.
+    /// Returns the layout and the modalities of the output with index `output`.
     pub fn output(&self, output: usize) -> &Output {
         &self.aligner.outputs[output]
     }
 
-    /// The memory from which to take an output: the wanted destination, but the host if the CPU computes the output.
+    /// Returns where the caller fetches an output: the destination that it asked for, but host memory if the CPU
+    /// computes the output.
     pub fn destination(&self, output: usize) -> Destination {
         match self.aligner.destinations[output] {
             Destination::Device if self.device == Device::Cpu => Destination::Host,
@@ -89,7 +91,8 @@ impl Window<'_> {
         }
     }
 
-    /// Writes the values of an output to host memory: `[T, D]` elements of the published type or their bytes, newest row last.
+    /// Writes the values of an output to host memory: `[T, D]` elements of the published type, or their bytes, the
+    /// newest row last.
     ///
     /// # Panics
     /// If `out` has another type or size, or is not aligned for the elements. If the output is [destined](Self::destination)
@@ -128,10 +131,10 @@ impl Window<'_> {
         self.took(start);
     }
 
-    /// Leaves the values of an output on the device, `[T, D]` at the beginning of `memory`. They are complete on return.
+    /// Moves the values of an output into `memory` on the device, `[T, D]` from its beginning on. They are complete on return.
     ///
-    /// Memory of [`Aligner::output_gpu`]'s device and budget is swapped with that of the window, which costs nothing. The
-    /// values are copied into any other memory.
+    /// Memory of the device and budget of [`Aligner::output_gpu`] is swapped with that of the window, without a copy. Any other
+    /// memory gets a copy.
     ///
     /// # Errors
     /// The error of the GPU driver. Report it with [`failed_to_leave`](Self::failed_to_leave).
@@ -150,8 +153,8 @@ impl Window<'_> {
         Ok(())
     }
 
-    /// Reports that the device failed to leave an output, or to hand it on. The CPU computes this output again, and all other
-    /// outputs that have not been taken. Take these outputs in host memory.
+    /// Reports that the device failed to leave an output in device memory, or to hand it on. The CPU then computes this output
+    /// again, and all outputs that were not fetched. Fetch them with [`write`](Self::write).
     pub fn failed_to_leave(&mut self, error: DeviceFault) {
         let Aligner { resident, timeline, .. } = &mut *self.aligner;
         match resident.failed::<Infallible>(timeline, self.work, error) {
@@ -166,28 +169,28 @@ impl Window<'_> {
         self.taken += self.last;
     }
 
-    /// Times, validity and ages of the output that was taken last.
+    /// Returns the times, validity and ages of the output that was fetched last.
     pub fn masks(&self) -> &Masks {
         &self.aligner.masks
     }
 
-    /// Device on which the output that was taken last was computed.
+    /// Returns where the output that was fetched last was computed: on the CPU or on a device.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Compute time of the output that was taken last, plus the duration of [`Aligner::window_for`], in which a device computes all
-    /// outputs.
+    /// Returns the time spent on the output that was fetched last, plus the duration of [`Aligner::window_for`], in which a
+    /// device computes all outputs.
     pub fn compute_time(&self) -> Duration {
         self.pass + self.last
     }
 
-    /// Bytes of device memory that the operation holds.
+    /// Returns the size of the device memory that the aligner uses, bytes.
     pub fn device_bytes(&self) -> usize {
         self.aligner.device_bytes()
     }
 
-    /// Timeline from whose histories the window is computed.
+    /// Returns the timeline from whose histories the window is computed.
     pub fn timeline(&self) -> &Timeline {
         &self.aligner.timeline
     }
@@ -232,8 +235,8 @@ impl WriteOutput<'_> {
 }
 
 impl Drop for Window<'_> {
-    /// Reports the time that the window took, by which the CPU or the device is chosen for later windows. A window with an output
-    /// that stays on a device is not reported: that output saves the next operation a copy.
+    /// Reports the duration of the window, from which `device: auto` chooses the CPU or the device for later windows. A window
+    /// with an output that stays on a device is not reported, because that output saves the next operation a copy.
     fn drop(&mut self) {
         let wanted = &self.aligner.destinations;
         if self.taken > Duration::ZERO && !wanted.contains(&Destination::Device) {

@@ -1,9 +1,9 @@
-//! Configuration of the operation `clock` as a file has it: the section `clock:`. Only the types are checked here; `spec.rs`
-//! checks the values.
+//! Types of the section `clock:` of a configuration file. Reading them checks their types only; `spec.rs` checks the values.
 
 use serde::Deserialize;
 
-/// Inputs whose stamps are put in host time, and the settings of their clocks: the section `clock:` of a configuration.
+/// Inputs whose stamps are converted to host time, each with the settings of its clock: the section `clock:` of
+/// a configuration.
 ///
 /// ```
 /// use robocache_ops::clock::{ClockConfig, ClockInput};
@@ -14,11 +14,11 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockConfig {
-    /// Inputs whose stamps are put in host time. Each is published under its own name.
+    /// Inputs whose stamps are converted to host time. The messages of each input are published on an output of the same name.
     pub inputs: Vec<ClockInput>,
 }
 
-/// One input of a [`ClockConfig`].
+/// One input of a [`ClockConfig`]: its name, and the clock that stamps its messages.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockInput {
@@ -27,24 +27,25 @@ pub struct ClockInput {
     /// Clock by which the messages of the input are stamped.
     #[serde(default)]
     pub clock: ClockKind,
-    /// Smallest time from the capture of a sample to its publication, ms, which is subtracted from the estimated host time. This
-    /// delay can't be measured from messages in one direction.
+    /// Smallest delay from the capture of a sample to its publication, ms. It is subtracted from host time, because it can't be
+    /// measured from messages in one direction. 0 by default.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Length of the window of messages from which a `device` clock is estimated, s, 1 to 3600.
+    /// Length of the sliding window of messages from which a `device` clock is estimated, s; 1 to 3600, 60 by default.
     #[serde(default = "sixty")]
     pub window_s: f64,
-    /// Time with messages after which the estimate of a `device` clock is used, s; 1 to `window_s`. A silence counts for at most 1
-    /// s of it.
+    /// Time from the first message until the estimate of a `device` clock is used, s; 1 to `window_s`, 10 by default. A silence
+    /// of the device counts for at most 1 s.
     #[serde(default = "ten")]
     pub lock_s: f64,
-    /// Deviation of a stamp from the estimate, ms, above which the clock counts as set, and the estimate begins anew.
+    /// Largest step of a clock, ms, that is followed gradually. A larger step means that somebody set the clock, and the
+    /// estimate starts over. 1 to 1e9, 100 by default.
     #[serde(default = "hundred")]
     pub reset_ms: f64,
 }
 
 impl Default for ClockInput {
-    /// Returns an input without a name; other keys have the defaults of a configuration file.
+    /// Returns an input without a name. The other fields have the defaults of a configuration file.
     fn default() -> Self {
         Self {
             input: String::new(),
@@ -61,10 +62,10 @@ impl Default for ClockInput {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockKind {
-    /// Clock of the device, which runs freely: its offset and skew are estimated.
+    /// The device's own clock, which nothing synchronizes with the host: its offset and skew are estimated.
     #[default]
     Device,
-    /// The host's `CLOCK_REALTIME`: stamps are passed on as they are.
+    /// The host's `CLOCK_REALTIME`: stamps are already in host time, and only `latency_ms` is subtracted.
     Realtime,
     /// The host's `CLOCK_MONOTONIC`, as V4L2 stamps frames.
     Monotonic,
@@ -73,7 +74,7 @@ pub enum ClockKind {
 }
 
 impl ClockKind {
-    /// Name of the kind in a configuration, such as `device`.
+    /// Returns the name of the clock in a configuration, such as `device`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Device => "device",

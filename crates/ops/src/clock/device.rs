@@ -1,65 +1,67 @@
-//! Clock of a device that runs freely, seen only through messages that arrive late by at least a constant.
+//! Estimates the clock of a device from the times at which its messages are published, and converts its stamps to host time.
 //!
-//! The host times of messages in order always ascend, unless a clock was set by more than `reset_ms`. They follow a changed
-//! estimate at 500 ppm.
+//! Each message is late by a constant delay and a random jitter. The host times of messages in order always ascend, unless a
+//! clock was set by more than `reset_ms`. If the estimate changes, host time follows at 500 ppm at most.
 
 use super::hull::{Line, Window};
 use super::spec::InputSpec;
 use super::{Notice, Stamp};
 
-/// Greatest rate at which host times follow a changed estimate: seconds of correction in a second.
+/// Greatest rate at which host time follows a changed estimate: 500 us of correction per second.
 pub(super) const SLEW: f64 = 500e-6;
 
-/// Greatest skew at which an estimate is used: quartz is within 100 ppm.
+/// Greatest skew with which an estimate is used, in seconds per second. Quartz clocks stay within 100e-6.
 const MOST_SKEW: f64 = 2000e-6;
 
-/// Number of messages from which on an estimate is used.
+/// Least number of messages before an estimate is used.
 const LEAST_MESSAGES: u32 = 8;
 
-/// Time after the first message in which all messages may have been held up, ns: at the start of a dataflow, a sender may wait
-/// before it sends.
+/// Time after the first message, ns, in which all messages may be late together. A sender may wait while the dataflow starts.
 const START_NS: i128 = 2_000_000_000;
 
-/// Time, ns, after which the clock counts as set back, if all messages are late by more than `reset_ms` for so long.
+/// Time, ns, after which late messages mean that a clock was set: all of them were late by more than `reset_ms` for so long.
 const SET_BACK_AFTER_NS: i128 = 5_000_000_000;
 
-/// Length of a silence, in windows, above which the estimate begins anew.
+/// Longest silence of the device, in lengths of the window. After a longer silence the estimate starts over.
 const LONGEST_SILENCE: i128 = 10;
 
-/// Estimate of the clock of one device, which turns its stamps into host time.
+/// Estimate of the clock of one device, which converts the device's stamps to host time.
 ///
-/// A message with device time x that comes at host time y has y = x + offset + skew x + delay + q. Its jitter q is 0 or more, so
-/// late messages only lie above the line of q = 0. The lower convex hull of the points (x, y - x) says all that is known of this
-/// line (Zhang, Liu and Xia, INFOCOM 2002).
+/// A message with device time x and host time y has y = x + offset + skew x + delay + q. Its jitter q is never negative, so the
+/// points (x, y - x) lie on or above the line of q = 0. Only their lower convex hull tells something of this line (Zhang, Liu
+/// and Xia, INFOCOM 2002).
 ///
-/// If q is exponential, the likeliest line under the hull is the one nearest to the points in sum (Moon, Skelly and Towsley,
-/// INFOCOM 1999). But that line lies too high, and the likelihood of the other lines is known, too. The estimate is the mean of all
-/// lines, weighted by their likelihood. Of all estimates that move with the points, this mean has the least mean square error
-/// (Pitman, Biometrika 30, 1939).
+/// If q is exponential, the most likely line is the line under the hull with the smallest sum of distances to the points (Moon,
+/// Skelly and Towsley, INFOCOM 1999). That line is biased upwards. The estimate is therefore the mean of all lines under the
+/// hull, weighted by their likelihood.
+///
+/// Of all estimates that shift with the points, this mean has the least mean square error (Pitman, Biometrika 30, 1939).
 pub struct DeviceClock {
     latency: i128,
     lock: i128,
     reset: i128,
     window: Window,
     window_ns: i128,
-    /// First message since the last reset: its device time x and its time of publication y, ns.
+    /// First message since the estimate last started over: its device time x and its time of publication y, ns. `None`
+    /// before it.
     origin: Option<(i128, i128)>,
     newest_x: i128,
     messages: u32,
-    /// Host time, ns, since which all messages are late by more than `reset_ms`; `None` while messages are in time.
+    /// Host time of the first of a series of messages that are all late by more than `reset_ms`, ns; `None` if the newest
+    /// message is not late.
     late_since: Option<i128>,
     line: Option<Line>,
     spread: f64,
-    /// Host time minus device time that is applied at the newest message, ns, counted from the origin; `None` until an estimate is
-    /// used.
+    /// Offset applied at the newest message: host time minus device time, ns, relative to that of the `origin`. `None` until an
+    /// estimate is used.
     applied: Option<f64>,
-    /// Host time that the last message in order was given, ns. The next is later, unless a clock was set back.
+    /// Host time returned for the last message in order, ns. The next host time is later, unless a clock was set back.
     last: Option<i128>,
     epoch: i64,
 }
 
 impl DeviceClock {
-    /// Creates the clock of an input before its first message.
+    /// Creates the estimate for one input, before its first message.
     pub fn new(spec: &InputSpec) -> Self {
         Self {
             latency: i128::from(spec.latency_ns),
@@ -79,8 +81,9 @@ impl DeviceClock {
         }
     }
 
-    /// Returns the host time of a message with stamp `device_ns` that was published at `host_ns`, and a [`Notice`] if the
-    /// message shows an event of the clock.
+    /// Returns the host time of a message with stamp `device_ns`, published at host time `host_ns`. Also returns a
+    /// [`Notice`] if this message locks the estimate, or shows that a clock was set, that its pace is wrong, or that the
+    /// device was silent.
     pub fn push(&mut self, device_ns: i64, host_ns: i64) -> (Stamp, Option<Notice>) {
         let (x, y) = (i128::from(device_ns), i128::from(host_ns));
         let was_locked = self.applied.is_some();
@@ -124,15 +127,15 @@ impl DeviceClock {
         (stamp, notice)
     }
 
-    /// Returns the host time of a message without a stamp: its time of publication, less the latency. Such a message tells
-    /// nothing of the clock.
+    /// Returns the host time of a message without a stamp: its time of publication `host_ns`, less the latency. Such a message
+    /// does not change the estimate.
     pub(crate) fn push_unstamped(&mut self, host_ns: i64) -> Stamp {
         let host = self.in_order(i128::from(host_ns) - self.latency, false);
         Stamp::new(host_ns, clamp(host), self.epoch)
     }
 
-    /// Returns a notice if a message shows that a clock was set or goes at another pace, or if the device was silent for too
-    /// long.
+    /// Returns a notice if a message with device time `x`, published at `y`, shows that a clock was set or has a wrong pace.
+    /// Also returns one if the device was silent for too long.
     fn discontinuity(&mut self, x: i128, y: i128) -> Option<Notice> {
         let (x0, y0) = self.origin?;
         let step = x - self.newest_x;
@@ -170,8 +173,8 @@ impl DeviceClock {
         })
     }
 
-    /// Returns the delay of a message beyond the estimated line, ns; negative if the message comes earlier. As long as no estimate
-    /// is used, the delay counts from the least delayed message. `None` before the first message.
+    /// Returns the delay of a message beyond the estimated line, ns; negative if the message is earlier than the line. Until an
+    /// estimate is used, the delay is relative to the least delayed message. `None` before the first message.
     fn late(&self, x: i128, y: i128) -> Option<i128> {
         let (x0, y0) = self.origin?;
         let d = y - y0 - (x - x0);
@@ -182,20 +185,20 @@ impl DeviceClock {
         Some(d - usual.round() as i128)
     }
 
-    /// True if all messages up to now may be late: no estimate is used, and the first message came less than 2 s ago or fewer than
-    /// 8 came.
+    /// True while all messages so far may have been held back: in the first 2 s, and for the first 8 messages. False once an
+    /// estimate is used.
     fn is_starting(&self, y: i128) -> bool {
         let is_short = self.origin.is_none_or(|(_, y0)| y - y0 < START_NS);
         self.applied.is_none() && (is_short || self.messages < LEAST_MESSAGES)
     }
 
-    /// True if a message that is in time shows that all messages before it were late, so that they tell nothing of the clock.
+    /// True if this message comes so early that all messages before it must have been held back. The estimate then starts over.
     fn was_held_up(&self, x: i128, y: i128) -> bool {
         self.is_starting(y) && self.late(x, y).is_some_and(|late| late < -self.reset)
     }
 
-    /// Returns a notice if the pace of the stamps differs from a clock's by more than [`MOST_SKEW`] after `after` ns with messages.
-    /// Returns `None` once an estimate is used.
+    /// Returns a notice if the device's clock runs at a pace more than [`MOST_SKEW`] from the host's. Returns `None` until
+    /// messages span `after` ns, and once an estimate is used.
     fn wrong_pace(&self, after: i128) -> Option<Notice> {
         let line = self.line.filter(|line| line.slope.abs() > MOST_SKEW)?;
         let is_told = self.applied.is_none() && self.window.spoken() >= after;
@@ -218,8 +221,8 @@ impl DeviceClock {
         }
     }
 
-    /// Moves the applied offset towards the estimate at device time `x`, `dx` ns after the last message. Begins to use the estimate
-    /// once it is good enough.
+    /// Moves the applied offset towards the estimate at device time `x`; `dx` is the device time since the last message, ns.
+    /// Begins to use the estimate once it spans `lock_s`, has enough messages and a plausible skew.
     fn apply(&mut self, x: i128, dx: i128) {
         let Some(line) = &self.line else { return };
         let is_known = self.window.spoken() >= self.lock
@@ -243,8 +246,8 @@ impl DeviceClock {
         line.map_or(0.0, |line| line.slope.clamp(-MOST_SKEW, MOST_SKEW))
     }
 
-    /// Returns `host`, or the time right after the last host time if that is later. Host times go back only if a clock was set
-    /// (`is_reset`), and only by more than `reset_ms`.
+    /// Returns `host`, or 1 ns after the last returned host time if `host` is not later. If a clock was set (`is_reset`) and
+    /// the step back is more than `reset_ms`, returns `host` and increases the epoch.
     fn in_order(&mut self, host: i128, is_reset: bool) -> i128 {
         let host = match self.last {
             Some(last) if host <= last && is_reset && last - host > self.reset => {
@@ -259,7 +262,7 @@ impl DeviceClock {
     }
 }
 
-/// Converts a time, ns, to int64; a time beyond the range of int64 becomes the nearer end of the range.
+/// Converts a time, ns, to int64, and saturates at the ends of its range.
 pub(super) fn clamp(ns: i128) -> i64 {
     ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

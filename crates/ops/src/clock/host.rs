@@ -1,28 +1,29 @@
-//! Clocks of the host: the differences between them, and stamps of one of them.
+//! Converts stamps of the host's other clocks, such as `CLOCK_MONOTONIC`, to the host's real-time clock. The difference between
+//! the two clocks is measured and added.
 //!
-//! A small change of a difference is followed at 500 ppm, so that host time does not step. Only a change above `reset_ms` is
-//! followed at once.
+//! If this difference changes a little, host time follows at 500 ppm, so that it does not step. A change above `reset_ms` is
+//! applied at once.
 
 use super::device::{SLEW, clamp};
 use super::spec::InputSpec;
 use super::{ClockKind, Notice, Stamp};
 
-/// Change from one reading of a clock difference to the next, ns, up to which it counts as noise of the reading.
+/// Largest change between two readings of a clock difference, ns, that is ignored as noise of the reading.
 const SAME_READING_NS: i128 = 10_000;
 
-/// Puts the stamps of one input on the real-time clock, if they are of another clock of this host.
+/// Converts the stamps of one input from a clock of this host to the host's real-time clock.
 pub struct HostClock {
     latency: i128,
     reset: i128,
-    /// Difference that is added to stamps, ns: the real-time clock minus the clock of the stamps. `None` before the first
-    /// stamp.
+    /// Difference that is added to stamps, ns: the real-time clock minus the clock that stamps the input. `None` before the
+    /// first stamp.
     applied: Option<i128>,
     newest: i64,
     epoch: i64,
 }
 
 impl HostClock {
-    /// Creates the clock of an input before its first stamp.
+    /// Creates the converter for one input, before its first stamp.
     pub fn new(spec: &InputSpec) -> Self {
         Self {
             latency: i128::from(spec.latency_ns),
@@ -33,8 +34,8 @@ impl HostClock {
         }
     }
 
-    /// Returns the real time of a message with stamp `stamp_ns`, and a notice if the difference of the clocks took a step. The
-    /// real-time clock is `difference_ns` ahead of the clock of the stamps.
+    /// Returns the real time of a message with stamp `stamp_ns`. `difference_ns` is the newest reading of the real-time clock
+    /// minus the stamping clock. Also returns a notice if this difference changed by more than `reset_ms`.
     pub fn push(&mut self, stamp_ns: i64, difference_ns: i64) -> (Stamp, Option<Notice>) {
         let difference = i128::from(difference_ns);
         let applied = self.applied.get_or_insert(difference);
@@ -74,8 +75,8 @@ pub fn now_ns() -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Real-time clock of the host minus another of its clocks, ns. `None` if the system does not have that clock, or for the clock
-/// of a device.
+/// Measures the host's real-time clock minus another clock of the host, ns. `None` if the system lacks that clock, or if
+/// `clock` is that of a device.
 pub fn difference_ns(clock: ClockKind) -> Option<i64> {
     let other = match clock {
         ClockKind::Realtime => return Some(0),

@@ -1,74 +1,76 @@
-//! Line under a window of points, each of which is a message: computes the lower convex hull of the points, and from the hull the
-//! line.
+//! Fits a line to points in a sliding window. Each point is a message, and the line is host time minus device time over device
+//! time. It is computed from the lower convex hull of the points.
 //!
-//! Points are whole numbers, so that the hull is exact. Memory is bounded: a window keeps the lowest point of each of `SLOTS` slots
-//! of time, and up to `2 * SLOTS` vertices of the hull.
+//! Points have integer coordinates, so that the hull is exact. Memory is bounded: the window keeps the lowest point of each of
+//! `SLOTS` time slots, and up to `2 * SLOTS` vertices of the hull.
 
 use std::collections::VecDeque;
 
-/// Number of slots of the window. Each slot keeps its lowest point, to complete the hull when a vertex leaves the window.
+/// Number of time slots in the window. Each slot keeps its lowest point, from which the hull is completed when a vertex leaves
+/// the window.
 const SLOTS: i128 = 1024;
 
-/// Number of equal parts of a window. The lowest point of each part counts in the uncertainty.
+/// Number of equal parts of the window. The uncertainty is computed from the lowest point of each part.
 const PARTS: i128 = 30;
 
-/// Greatest time that one silence counts for in a window, ns, so that a long silence does not push the messages before it out of
-/// the window.
+/// Longest time, ns, by which one silence of the device advances the window. A long silence therefore does not push the
+/// messages before it out of the window.
 const LONGEST_STEP: i128 = 1_000_000_000;
 
-/// A message as a point: x is its device time, and d its host time minus x, ns. Both count from those of the first message.
+/// A message as a point: x is its device time, and d its host time minus x, ns. Both are relative to the first message.
 ///
-/// 128 bits hold the products that `append` computes, for every int64 time: x spans a few windows, d at most 2^66.
+/// 128 bits hold the products in `append` for all int64 times: x spans a few windows, and d is at most 2^66.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
     pub x: i128,
     pub d: i128,
-    /// Time with messages up to this message, ns: a silence counts for at most `LONGEST_STEP`.
+    /// Active time of the device up to this message, ns: the sum of the times between messages, of which each counts for at
+    /// most `LONGEST_STEP` (1 s).
     spoken_until: i128,
 }
 
 impl Point {
-    /// Distance of the point above `line`, ns; negative: below.
+    /// Returns the height of the point above `line`, ns; negative if the point lies below.
     pub(super) fn above(&self, line: &Line) -> f64 {
         self.d as f64 - line.at(self.x)
     }
 }
 
-/// Line through the point (x, d): host time minus device time, d, as a function of device time x, as in `Point`.
+/// Line through the point (x, d), with d (host time minus device time) as a function of device time x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Line {
     x: i128,
     d: f64,
-    /// Change of d for each ns of x, ns: the skew of the clock.
+    /// Slope of the line, ns of d per ns of x: the skew of the clock.
     pub slope: f64,
 }
 
 impl Line {
-    /// Returns d of the line at `x`, ns.
+    /// Returns the line's d, host time minus device time, at device time `x`, ns.
     pub(super) fn at(&self, x: i128) -> f64 {
         self.d + self.slope * (x - self.x) as f64
     }
 }
 
-/// Points of the last `span` of time with messages, and their lower convex hull.
+/// Points of the last `span` ns of active time (`Point::spoken_until`), and their lower convex hull.
 pub(super) struct Window {
     span: i128,
     hull: Vec<Point>,
-    /// Lowest point of each slot, in the order of x.
+    /// Lowest point of each time slot, oldest first.
     slots: VecDeque<Point>,
-    /// Sum of the x of `slots`, for their mean.
+    /// Sum of the x of all points in `slots`, from which their mean x is computed.
     sum_x: i128,
-    /// Time with messages at which the newest slot began, ns.
+    /// Active time (`Point::spoken_until`) at which the newest slot began, ns.
     slot_start: i128,
-    /// Mean jitter over number of points, m / n, ns: the expected distance of the lowest point above the true line. 0 if not
-    /// known.
+    /// Mean jitter divided by the number of points, m / n, ns: the expected height of the lowest point above the true line. 0
+    /// if it is unknown.
     bias: f64,
     scratch: Vec<Point>,
     heights: Vec<f64>,
 }
 
 impl Window {
-    /// Creates an empty window of `span_ns`.
+    /// Creates an empty window that spans `span_ns` of the device's active time.
     pub(super) fn new(span_ns: i64) -> Self {
         Self {
             span: i128::from(span_ns),
@@ -90,7 +92,7 @@ impl Window {
         (self.sum_x, self.bias) = (0, 0.0);
     }
 
-    /// Adds the point (x, d) if its x is greater than that of all other points, and ignores it otherwise. Returns true if the point
+    /// Adds the point (x, d), or ignores it if x is not greater than that of every other point. Returns true if the point
     /// begins a new slot.
     pub(super) fn push(&mut self, x: i128, d: i128) -> bool {
         let newest = self.hull.last();
@@ -126,13 +128,15 @@ impl Window {
         completes
     }
 
-    /// Returns the best line if jitter is exponential: the mean of all lines under the points, weighted by their likelihood
-    /// (Pitman, Biometrika 30, 1939). `None` with fewer than two points.
+    /// Returns the mean of all lines under the points, weighted by their likelihood for exponential jitter (Pitman, Biometrika
+    /// 30, 1939). `None` with fewer than two points.
     ///
-    /// Of n points with mean jitter m, let `mean` be the mean of their x. A line of slope b with height h over `mean` has
-    /// likelihood exp(n h / m), up to h = c(b), where it touches the hull. So slope b has weight exp(n c(b) / m), and its mean
-    /// height is m / n below c(b). The function c is concave, and greatest at the slope of the edge over `mean`. It is linear
-    /// where a line turns about a vertex, between the slopes of its edges.
+    /// Let n points have mean jitter m, and let `mean` be the mean of their x. A line of slope b that passes `mean` at height h
+    /// has likelihood exp(n h / m). Height h is at most c(b), at which the line touches the hull. So slope b has weight exp(n
+    /// c(b) / m), and its mean height is m / n below c(b).
+    ///
+    /// The function c is concave, and greatest at the slope of the hull's edge over `mean`. Between the slopes of two
+    /// neighbouring edges, the touching line turns about their common vertex, and c is linear.
     pub(super) fn line(&self) -> Option<Line> {
         let (right, edge) = self.edge()?;
         if self.bias <= 0.0 {
@@ -153,8 +157,8 @@ impl Window {
             .or(Some(edge))
     }
 
-    /// Returns the edge of the hull over the mean x, as the index of its right end and as a line. Of all lines under the points,
-    /// this edge has the smallest sum of distances to the points.
+    /// Returns the hull's edge over the mean x: the index of its right end, and the edge as a line. Of all lines under the
+    /// points, this edge has the smallest sum of distances to them.
     fn edge(&self) -> Option<(usize, Line)> {
         if self.hull.len() < 2 {
             return None;
@@ -168,8 +172,8 @@ impl Window {
         Some((right, Line { x: mean, d, slope }))
     }
 
-    /// Returns m / n, mean jitter over number of points, of the lowest points of the slots. Two of these points lie on the edge,
-    /// and a quarter of the others lies less than m ln(4/3) above the edge. How late the latest points are does not matter.
+    /// Returns m / n, mean jitter over number of points, from the heights of the slots' lowest points above the edge. Without
+    /// the two points on the edge, a quarter of them is lower than m ln(4/3). Very late points have no influence.
     fn find_bias(&mut self) -> f64 {
         let (Some((_, edge)), count @ 3..) = (self.edge(), self.slots.len()) else {
             return 0.0;
@@ -185,12 +189,13 @@ impl Window {
         self.hull.iter().map(|point| point.d).min()
     }
 
-    /// Time with messages since the window was empty, ns.
+    /// Returns the active time of the device since the window was empty, ns. A silence counts for at most `LONGEST_STEP`.
     pub(super) fn spoken(&self) -> i128 {
         self.hull.last().map_or(0, |newest| newest.spoken_until)
     }
 
-    /// Returns the root mean square distance above `line` of the lowest point of each of [`PARTS`] parts of the window, ns.
+    /// Returns the uncertainty of `line`, ns: the root mean square height above it of the lowest point in each of the window's
+    /// [`PARTS`] parts.
     pub(super) fn spread(&self, line: &Line) -> f64 {
         let part_ns = (self.span / PARTS).max(1);
         let (mut sum, mut parts) = (0.0, 0u32);
@@ -210,8 +215,8 @@ impl Window {
         (sum / f64::from(parts.max(1))).sqrt()
     }
 
-    /// Drops the points before `start`, counted in time with messages. As a vertex leaves on the left, points that lay above
-    /// its edge become vertices.
+    /// Drops the points whose `spoken_until` is before `start`. When a vertex on the left is dropped, points that lay above its
+    /// edge become vertices.
     fn forget_before(&mut self, start: i128) {
         while self.slots.len() > 1 && self.slots[0].spoken_until < start {
             self.sum_x -= self.slots.pop_front().map_or(0, |point| point.x);
@@ -231,7 +236,7 @@ impl Window {
         std::mem::swap(&mut self.hull, &mut self.scratch);
     }
 
-    /// Makes the hull anew from the lowest point of each slot and the newest point alone, which bounds its memory.
+    /// Rebuilds the hull from the lowest point of each slot and the newest point, which bounds the number of vertices.
     fn thin_out(&mut self) {
         let newest = self.hull.last().copied();
         self.hull.clear();
@@ -242,19 +247,22 @@ impl Window {
     }
 }
 
-/// Sums over the slopes of all lines under the hull: of their weights, of weight times slope, and of weight times height.
+/// Weighted sums over the slopes of all lines under the hull: of the weights, of weight times slope, and of weight
+/// times height.
 #[derive(Default)]
 struct Weights {
     sum: f64,
-    /// Sum of weight times slope. Slopes count from the slope of the edge, ns of d in an ns of x.
+    /// Sum of weight times slope. Slopes are relative to that of the hull's edge over the mean x, in ns of d per ns of x.
     slope: f64,
-    /// Sum of weight times height. Heights count from the height of the edge over the mean x, in units of m / n; 0 or less.
+    /// Sum of weight times height. Heights are relative to that of the hull's edge over the mean x, in units of m / n, and
+    /// never above 0.
     height: f64,
 }
 
 impl Weights {
-    /// Adds all slopes on one side of the edge's slope. With `sign` 1 the slopes are greater, and lines turn about the vertices to
-    /// the right of the edge. With -1 the slopes are smaller. `bias` is m / n, as in `Window::line`.
+    /// Adds the lines on one side of the edge. They turn from the edge's slope about one of the `vertices` after the other. A
+    /// `sign` of 1 means greater slopes and the vertices to the right, and -1 means smaller slopes and those to the left. The
+    /// mean jitter over the number of points, m / n as in `Window::line`, is `bias`.
     fn turn<'a>(&mut self, vertices: impl Iterator<Item = &'a Point>, edge: &Line, bias: f64, sign: f64) {
         let mut vertices = vertices.peekable();
         // The slope, counted from that of the edge, and the height there.
@@ -280,7 +288,7 @@ impl Weights {
     }
 }
 
-/// Natural logarithm of the smallest weight that is summed, relative to the greatest weight.
+/// Natural logarithm of the smallest weight that is still summed, relative to the greatest weight.
 const LEAST_HEIGHT: f64 = -40.0;
 
 /// Returns the integrals of exp(-fall t) and of t exp(-fall t) from 0 to `end`.
@@ -296,7 +304,7 @@ fn decay(fall: f64, end: f64) -> (f64, f64) {
     (-f64::exp_m1(-q) / fall, (1.0 - (1.0 + q) * left) / (fall * fall))
 }
 
-/// Appends a point to the right of a hull, and takes out the vertices that come to lie above the hull (Andrew's monotone chain).
+/// Appends a point to the right of a hull, and removes the vertices that no longer belong to it (Andrew's monotone chain).
 fn append(hull: &mut Vec<Point>, point: Point) {
     while let [.., a, b] = hull.as_slice() {
         let turn = (b.x - a.x) * (point.d - a.d) - (point.x - a.x) * (b.d - a.d);
@@ -345,8 +353,8 @@ mod tests {
         assert_eq!(hull(&window), [(1, 9), (2, 3), (4, 4), (5, 9)]);
     }
 
-    /// Compares the line with the mean of all lines, found the slow way: as a weighted sum over many slopes, each with the mean
-    /// height of its lines.
+    /// Compares `Window::line` with a brute-force mean of all lines: a weighted sum over many slopes, each with the mean height
+    /// of its lines.
     #[test]
     fn the_line_is_the_mean_of_all_lines_under_the_points() {
         let mut state = 3u64;
@@ -394,8 +402,8 @@ mod tests {
         }
     }
 
-    /// Compares the hull with that of the points in the window, found the slow way: a vertex is under every line between two other
-    /// points.
+    /// Compares the window's hull with a brute-force hull of its points: a vertex lies under every line between two
+    /// other points.
     #[test]
     fn it_is_the_hull_of_the_window_after_every_point() {
         let mut state = 7u64;

@@ -1,8 +1,8 @@
-//! Operation `clock`: puts the stamps of devices on the clock of the host, with [`Clocks`].
+//! Operation `clock`: converts the stamps of devices to the clock of the host, with [`Clocks`].
 //!
-//! A device with a clock of its own (a lidar without PTP, an IMU on USB) is seen only through messages that come late, by a
-//! constant and a jitter. [`DeviceClock`] estimates the offset and skew of its clock from them, as `docs/semantics.md` defines
-//! it. [`HostClock`] adds the difference between two clocks of the host. Work per message and memory are bounded: the hull of a
+//! A device with its own clock (a lidar without PTP, an IMU on USB) is known only by its messages, which are late by a constant
+//! and a jitter. [`DeviceClock`] estimates the offset and skew of its clock from them, as `docs/semantics.md` defines.
+//! [`HostClock`] converts the stamps of another clock of the same host. Work per message and memory are bounded: the hull of a
 //! window has at most a few thousand vertices.
 //!
 //! ```
@@ -40,37 +40,37 @@ use super::ConfigError;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Time after which the difference between two clocks of the host is read again.
+/// Interval at which the difference between two clocks of the host is measured again.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// Stamp of a message in host time, and the state of the estimate that it follows.
+/// Stamp of a message in host time, and the state of the clock estimate that gave it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stamp {
     /// Capture time on the real-time clock of the host, ns since 1970.
     pub host_ns: i64,
-    /// Host time minus the time of the device, ns.
+    /// Offset between the clocks: host time minus device time, ns.
     pub offset_ns: i64,
-    /// Skew of the device's clock: seconds of the host in a second of the device, less 1; 0 as long as it is not known.
+    /// Skew of the device's clock: host seconds per device second, minus 1. 0 until an estimate is used.
     pub skew: f64,
-    /// Uncertainty of the estimate, ns: the earliest message of each thirtieth of the window lies this far above the estimated
-    /// line, as a root mean square. 0 as long as there is no estimated line.
+    /// Uncertainty of the estimate, ns: root mean square height above the estimated line of the earliest messages, one from
+    /// each thirtieth of the window. 0 without an estimate.
     pub sigma_ns: i64,
-    /// True if `host_ns` follows the estimate of the clock. If false, `host_ns` is the time of publication, less the latency.
+    /// True if `host_ns` is computed from the device's stamp. False if it is the time of publication, less the latency.
     pub is_locked: bool,
-    /// Number of times that host time went back so far.
+    /// Number of times so far that host time went back because a clock was set.
     pub epoch: i64,
 }
 
 impl Stamp {
-    /// Returns the host time of another sample of the same message, with device time `device_ns`. This stamp must be the one of the
-    /// message's newest sample, with device time `newest_ns`.
+    /// Returns the host time of an older sample of the same message, with device time `device_ns`. `self` must be the stamp of
+    /// the message's newest sample, with device time `newest_ns`.
     pub fn of_sample(&self, newest_ns: i64, device_ns: i64) -> i64 {
         let before = i128::from(newest_ns) - i128::from(device_ns);
         let stretched = before + (before as f64 * self.skew).round() as i128;
         device::clamp(i128::from(self.host_ns) - stretched)
     }
 
-    /// Creates a stamp that does not follow an estimate. `stamp_ns` is the time of the device, or of the publication.
+    /// Creates a stamp without an estimate. `stamp_ns` is the device's stamp, or the time of publication if there is none.
     fn new(stamp_ns: i64, host_ns: i64, epoch: i64) -> Self {
         Self {
             host_ns,
@@ -83,35 +83,36 @@ impl Stamp {
     }
 }
 
-/// Event of a clock that the user must be told of.
+/// Event of a clock that is reported to the user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Notice {
-    /// The estimate of the clock is used from this message on.
+    /// The estimate of the clock has become good enough, and is used from this message on.
     Locked,
-    /// The device's clock was set by `ns`, or the host's clock by as much in the other direction. The estimate begins anew.
+    /// The device's clock was set by `ns`, or the host's clock by `-ns`. The estimate starts over.
     Reset {
-        /// Step of the device's clock against the host's, ns; negative: back.
+        /// Step of the device's clock relative to the host's, ns; negative if it went back.
         ns: i64,
     },
-    /// The device was silent for so long that the estimate begins anew: longer than ten windows.
+    /// The device was silent for more than ten windows. The estimate starts over.
     Silence {
-        /// Length of the silence by the clock of the device, ns.
+        /// Length of the silence by the device's clock, ns.
         ns: i64,
     },
-    /// The stamps of the device do not advance, or not at the pace of a clock in ns.
+    /// The device's stamps do not advance by one nanosecond per nanosecond: they stand still, are in another unit, or the clock
+    /// is faulty.
     Pace {
-        /// Pace of the stamps: nanoseconds of the device in a nanosecond of the host, near 1 for a clock.
+        /// Pace of the stamps: device nanoseconds per host nanosecond; near 1 for a correct clock.
         ratio: f64,
     },
-    /// A clock of the host was set, so that stamps of that host clock map to other real times.
+    /// The host's real-time clock was set relative to the clock that stamps the input.
     HostClock {
-        /// Step of the real-time clock against the clock that stamps the input, ns; negative: back.
+        /// Step of the real-time clock relative to the stamping clock, ns; negative if it went back.
         ns: i64,
     },
 }
 
 impl Notice {
-    /// Name under which warnings of this kind are counted.
+    /// Returns the name under which events of this kind are counted, such as `clock reset`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Locked => "locked",
@@ -156,7 +157,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Clocks of the inputs of a configuration, which turn the stamps of each into host time.
+/// Clocks of all configured inputs, which convert the stamps of each input to host time.
 pub struct Clocks {
     clocks: Vec<Clock>,
 }
@@ -201,8 +202,9 @@ impl Clocks {
         })
     }
 
-    /// Returns the host time of a message of an input with stamp `stamp_ns`, and a [`Notice`] if the message shows an event of
-    /// its clock. The message was published at `published_ns` by the real-time clock of the host; `None`: now.
+    /// Returns the host time of a message with stamp `stamp_ns`, which came on the input with this index. Also returns a
+    /// [`Notice`] if it shows an event of the clock. `published_ns` is its time of publication by the real-time clock; `None`
+    /// means now.
     pub fn push(&mut self, input: usize, stamp_ns: i64, published_ns: Option<i64>) -> (Stamp, Option<Notice>) {
         match &mut self.clocks[input] {
             Clock::Device(clock) => clock.push(stamp_ns, published_ns.unwrap_or_else(now_ns)),
@@ -222,8 +224,8 @@ impl Clocks {
         }
     }
 
-    /// Returns the host time of a message of an input that has no stamp: its time of publication, `published_ns`, less the
-    /// latency.
+    /// Returns the host time of a message without a stamp, which came on the input with this index: its time of publication
+    /// `published_ns`, less the latency.
     pub fn push_unstamped(&mut self, input: usize, published_ns: i64) -> Stamp {
         match &mut self.clocks[input] {
             Clock::Device(clock) => clock.push_unstamped(published_ns),

@@ -1,25 +1,27 @@
-//! Checks the configuration of the operation `clock`, and converts it to ns.
+//! Checks the section `clock:` of a configuration, and converts its durations to ns.
 //!
-//! An [`InputSpec`] holds checked values only. An error names the key, its value and the allowed values.
+//! The result, an [`InputSpec`] for each input, holds checked values only. An error names the key, its value and the
+//! allowed values.
 
 use super::{ClockConfig, ClockInput, ClockKind};
 use crate::{ConfigError, duration_ns, refused};
 use robocache_time::ms_to_ns;
 
-/// Checked settings of one input.
+/// Checked settings of the clock of one input, with durations in ns.
 #[derive(Clone, Debug)]
 pub struct InputSpec {
     /// Name of the dataflow input.
     pub input: String,
     /// Clock by which the messages of the input are stamped.
     pub clock: ClockKind,
-    /// Smallest time from capture to publication, which is subtracted, ns.
+    /// Smallest delay from the capture of a sample to its publication, ns. It is subtracted from host time.
     pub latency_ns: i64,
-    /// Length of the window of messages from which a `device` clock is estimated, ns.
+    /// Length of the sliding window of messages from which a `device` clock is estimated, ns.
     pub window_ns: i64,
-    /// Time with messages after which the estimate of a `device` clock is used, ns.
+    /// Time from the first message until the estimate of a `device` clock is used, ns. A silence of the device counts for at
+    /// most 1 s.
     pub lock_ns: i64,
-    /// Deviation of a stamp from the estimate above which the clock counts as set, ns.
+    /// Largest step of a clock that is followed gradually, ns. After a larger step the estimate starts over.
     pub reset_ns: i64,
 }
 

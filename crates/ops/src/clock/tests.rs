@@ -1,4 +1,4 @@
-//! Tests with clocks whose true time is known.
+//! Tests of clock estimates with simulated devices, whose true time is known.
 
 use super::*;
 
@@ -28,8 +28,8 @@ impl Random {
     }
 }
 
-/// Simulates a device whose clock is slow by `ppm`. Returns the device time of each message, its time of publication, and the time
-/// at which it would be published without jitter, ns.
+/// Simulates messages of a device whose clock is slow by `ppm`. Returns for each message its device time, its time of
+/// publication, and the time of publication without jitter, ns.
 fn messages(seed: u64, rate_hz: f64, seconds: f64, ppm: f64, jitter_ms: f64) -> Vec<(i64, i64, i64)> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let count = (rate_hz * seconds) as i64;
@@ -44,7 +44,7 @@ fn messages(seed: u64, rate_hz: f64, seconds: f64, ppm: f64, jitter_ms: f64) -> 
     (0..count).map(one).collect()
 }
 
-/// Returns the errors of host time from device time `from` on, ns.
+/// Returns the errors of the host times that `clock` gives to `messages` with device time `from` or later, ns.
 fn errors(clock: &mut DeviceClock, messages: &[(i64, i64, i64)], from: i64) -> Vec<f64> {
     let mut last = i64::MIN;
     let mut error = |&(x, y, truth): &(i64, i64, i64)| {
@@ -57,7 +57,8 @@ fn errors(clock: &mut DeviceClock, messages: &[(i64, i64, i64)], from: i64) -> V
     messages.iter().filter_map(&mut error).collect()
 }
 
-/// Returns the errors of another method, least squares over the last minute, at every tenth message from device time `from` on, ns.
+/// Returns the errors of least squares over the last minute, for comparison, ns. One error is for every tenth message from
+/// device time `from` on.
 fn least_squares(messages: &[(i64, i64, i64)], from: i64) -> Vec<f64> {
     let error = |end: usize| {
         let (x, _, truth) = messages[end];
@@ -76,7 +77,7 @@ fn least_squares(messages: &[(i64, i64, i64)], from: i64) -> Vec<f64> {
     (first..messages.len()).step_by(10).map(error).collect()
 }
 
-/// Returns the root mean square of errors, and the median, the 99th percentile and the greatest of their magnitudes, us.
+/// Summarises errors, us: their root mean square, and the median, the 99th percentile and the maximum of their magnitudes.
 fn figures(mut errors: Vec<f64>) -> [f64; 4] {
     let rms = (errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64).sqrt();
     errors.iter_mut().for_each(|error| *error = error.abs());
@@ -85,7 +86,7 @@ fn figures(mut errors: Vec<f64>) -> [f64; 4] {
     [rms, errors[last / 2], errors[last * 99 / 100], errors[last]].map(|ns| (ns * 1e-2).round() / 10.0)
 }
 
-/// Change to the messages of a device, such as an outage.
+/// Change to the simulated messages of a device, such as an outage.
 type Story = fn(Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)>;
 
 /// Silences the device for 10 s after every 20 s.
@@ -111,8 +112,8 @@ fn warms_up(mut messages: Vec<(i64, i64, i64)>) -> Vec<(i64, i64, i64)> {
     messages
 }
 
-/// Prints the errors of many devices from a minute after each start on, beside those of least squares. Returns our greatest
-/// root mean square, us, and the smallest ratio of the error of least squares to ours.
+/// Prints the errors of many simulated devices, from a minute after each start on, and those of least squares beside them.
+/// Returns our greatest root mean square error, us, and the smallest ratio of the least-squares error to ours.
 fn study(seeds: u64, kinds: &[(&str, Story, f64, f64, &str)]) -> (f64, f64) {
     println!("what | Hz | jitter ms | rms, p50, p99, max us | of least squares");
     let (mut greatest, mut least) = (0f64, f64::INFINITY);
@@ -249,8 +250,8 @@ fn a_clock_that_is_set_ahead_or_back_is_told_of() {
     }
 }
 
-/// The first messages are held up at the start of a dataflow: a sender waits before it sends its first message. Or its first
-/// messages queue up, and arrive all at once.
+/// Holds back the first messages of a simulated dataflow. The sender either waits before its first message, or its first
+/// messages queue up and arrive all at once.
 #[test]
 fn what_is_held_up_at_the_start_is_no_clock_that_was_set() {
     for (rate_hz, hold) in [(100.0, 270 * MS), (100.0, 1500 * MS), (5.0, 1500 * MS), (1.0, 400 * MS)] {
@@ -298,7 +299,8 @@ fn a_changed_estimate_is_followed_slowly() {
         }
     }
 }
-/// Greatest deviation of the pace of host time from that of device time: the largest skew of an estimate, plus the slew.
+/// Greatest relative difference in pace between host time and device time: the largest accepted skew, plus the slew
+/// and rounding.
 const MOST_PACE: f64 = 2000e-6 + 500e-6 + 1e-6;
 
 #[test]

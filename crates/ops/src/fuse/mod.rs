@@ -1,4 +1,4 @@
-//! Operation `fuse`: joins streams into one tensor, with all modalities side by side at the same targets.
+//! Operation `fuse`: puts sensor streams on common timestamps, side by side in one tensor.
 //!
 //! [`Aligner::fused`](crate::align::Aligner::fused) implements it: `fuse` is [`align`](crate::align) with one output
 //! instead of one for each modality. Both operations have the same configuration type.

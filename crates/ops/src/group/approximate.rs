@@ -1,25 +1,26 @@
-//! Policy `approximate`: sets whose members are nearest to each other.
+//! Policy `approximate`: sets whose members are nearest to each other in time.
 //!
-//! The algorithm is that of message_filters' ApproximateTime, in integers: <http://wiki.ros.org/message_filters/ApproximateTime>.
-//! The search looks at one *interval* after the other. An interval reaches from the earliest to the latest of the messages at the
-//! heads of all queues. The first interval is the candidate for the next set. The latest message of this interval is the *pivot*,
-//! which every set from now on has to contain or to come after. The search then passes the earliest head, which gives the next
-//! interval, until no later interval that contains the pivot can be better than the candidate.
+//! The algorithm is that of message_filters' ApproximateTime, in integers:
+//! <http://wiki.ros.org/message_filters/ApproximateTime>. Each input has a queue, with one message as its *head*. An *interval*
+//! goes from the earliest to the latest of all heads.
+//!
+//! The first interval is the candidate for the next set. Its latest head is the *pivot*, which every later candidate must
+//! contain. The search advances past the earliest head, which gives the next interval. It ends when no interval that contains
+//! the pivot can be better than the candidate.
 
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// Penalty of a set that ends later than the candidate: the factor `1 + age_penalty`, which multiplies the time by which that set
-/// ends later.
+/// Factor `1 + age_penalty`, as an exact fraction. It weights the time by which a set ends later than the candidate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Penalty {
-    /// Numerator of the factor: `1 + age_penalty` is `mantissa / 2^shift`.
+    /// Numerator of the factor, whose value is `mantissa / 2^shift`.
     mantissa: i128,
     shift: u32,
 }
 
 impl Penalty {
-    /// Creates the penalty; `None` if `age_penalty` is not within 0 to 1000.
+    /// Creates the factor; `None` if `age_penalty` is not within 0 to 1000.
     pub(super) fn new(age_penalty: f64) -> Option<Self> {
         if !(0.0..=1000.0).contains(&age_penalty) {
             return None;
@@ -38,26 +39,27 @@ impl Penalty {
     }
 }
 
-/// Messages of an input that wait, oldest first. The search has passed the first `past` of them; the next one is the *head*.
+/// Waiting messages of one input, oldest first. The search has advanced past the first `past` messages; the next one is
+/// the *head*.
 struct Queue<M> {
     entries: VecDeque<Entry<M>>,
     past: usize,
     /// Smallest time between two messages of the input, ns.
     min_period: i64,
-    /// True if messages were dropped that might have made a better set than those in the queue. As long as it is true, the pivot
+    /// True if a message was dropped that might have made a better set than those in the queue. While this is true, the pivot
     /// can't be a message of this input.
     has_gap: bool,
     is_closed: bool,
 }
 
 impl<M> Queue<M> {
-    /// Time of the message at the head, ns; `None` if the search has passed all messages.
+    /// Returns the time of the head, ns; `None` if the search has advanced past all messages.
     fn head(&self) -> Option<i64> {
         self.entries.get(self.past).map(|entry| entry.time)
     }
 
-    /// Time of the message at the head, ns. If the message has not come yet: the earliest time that it can have, or `pivot_time`,
-    /// the time of the pivot, if that is later. If the input is closed: `i64::MAX`.
+    /// Returns the time of the head, ns. If the head has not arrived yet, returns its earliest possible time, or `pivot_time`
+    /// if that is later. If it has not arrived and the input is closed, returns `i64::MAX`.
     fn earliest_head(&self, pivot_time: i64) -> i64 {
         let last = || self.entries.back().map_or(i64::MIN, |entry| entry.time);
         match self.head() {
@@ -68,7 +70,7 @@ impl<M> Queue<M> {
     }
 }
 
-/// Best interval so far: the next set, unless a better interval is found.
+/// Best interval so far: it becomes the next set, unless a better interval is found.
 #[derive(Clone, Copy)]
 struct Candidate {
     start: i64,
@@ -77,8 +79,8 @@ struct Candidate {
     pivot_time: i64,
 }
 
-/// Returns the earliest and the latest of the messages at the heads, each as its time and its input; `None` if a queue has no head.
-/// Of equal times, the first input is the earliest, and the last input the latest.
+/// Returns the earliest and the latest head, each with its time and the index of its input; `None` if a queue has no head. If
+/// times are equal, the first input has the earliest head, and the last input the latest.
 fn interval(heads: impl Iterator<Item = Option<i64>>) -> Option<[(i64, usize); 2]> {
     let mut ends = None;
     for (input, time) in heads.enumerate() {
@@ -100,7 +102,7 @@ pub(super) struct Approximate<M> {
     queue_size: usize,
     penalty: Penalty,
     max_span: i64,
-    /// Working memory: number of messages of each queue that the search in `publish_if_best` has passed.
+    /// Scratch memory of `publish_if_best`: number of messages of each queue that it has advanced past.
     passed_heads: Vec<usize>,
 }
 
@@ -143,7 +145,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Drops the oldest message of an input, if it has one, and begins the search anew.
+    /// Drops the oldest message of an input, if it has one, and restarts the search.
     pub(super) fn drop_oldest(&mut self, input: usize, reason: DropReason, ledger: &mut Ledger<M>) {
         self.queues.iter_mut().for_each(|queue| queue.past = 0);
         let queue = &mut self.queues[input];
@@ -156,7 +158,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Closes an input: its next message counts as infinitely late.
+    /// Closes an input: no further message of it is expected. Publishes the candidate if that makes it the best set.
     pub(super) fn close(&mut self, input: usize, ledger: &mut Ledger<M>) {
         self.queues[input].is_closed = true;
         if self.candidate.is_some() && self.publish_if_best(ledger) {
@@ -178,7 +180,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Goes on with the search, as long as every queue has a head.
+    /// Continues the search until some queue has no head.
     fn process(&mut self, ledger: &mut Ledger<M>) {
         while let Some(ends) = interval(self.queues.iter().map(Queue::head)) {
             let [(start, start_input), (end, end_input)] = ends;
@@ -228,8 +230,8 @@ impl<M> Approximate<M> {
         self.penalty.of(end.saturating_sub(candidate.end)) >= i128::from(candidate.pivot_time - candidate.start)
     }
 
-    /// Publishes the candidate if no later message can make a better set. The check supposes that the next message of each queue
-    /// without a head has the earliest time possible. Returns true if the candidate was published.
+    /// Publishes the candidate if no future message can make a better set. Assumes that the next message of each queue without
+    /// a head comes at the earliest possible time. Returns true if the candidate was published.
     fn publish_if_best(&mut self, ledger: &mut Ledger<M>) -> bool {
         let Some(candidate) = self.candidate else { return false };
         self.passed_heads.fill(0);
@@ -256,7 +258,7 @@ impl<M> Approximate<M> {
         }
     }
 
-    /// Drops the messages that the search has passed, because the heads now make up the candidate.
+    /// Drops the messages that the search has advanced past, because the current heads are the new candidate.
     fn forget_past(&mut self, ledger: &mut Ledger<M>) {
         for (input, queue) in self.queues.iter_mut().enumerate() {
             for entry in queue.entries.drain(..std::mem::take(&mut queue.past)) {

@@ -1,10 +1,10 @@
-//! Configuration of the operation `group` as a file has it: the section `group:`. Only the types are checked here; `spec.rs`
-//! and `policy.rs` check the values.
+//! Types of the section `group:` of a configuration file. Reading them checks their types only; `spec.rs` and `policy.rs` check
+//! the values.
 
 use serde::Deserialize;
 use std::fmt;
 
-/// Rule by which messages make up a set.
+/// Rule that decides which messages form a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupingPolicy {
@@ -13,8 +13,8 @@ pub enum GroupingPolicy {
     Approximate,
     /// Sets of messages of the same time: ExactTime of message_filters.
     Exact,
-    /// Sets of the oldest message of each stream, if these are no more than `max_span_ms` apart: ApproximateEpsilonTime of
-    /// message_filters.
+    /// Sets of the oldest waiting message of each stream, if these are no more than `max_span_ms` apart: ApproximateEpsilonTime
+    /// of message_filters.
     Epsilon,
 }
 
@@ -28,25 +28,25 @@ impl fmt::Display for GroupingPolicy {
     }
 }
 
-/// Streams to group, and the rule by which they are grouped: the section `group:` of a configuration.
+/// Streams whose messages are grouped into sets, and the rule of the grouping: the section `group:` of a configuration.
 ///
-/// `Default` has no inputs; other keys have the defaults of a configuration file.
+/// The default has no inputs. Its other fields have the defaults of a configuration file.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct GroupingConfig {
-    /// Rule by which messages make up a set.
+    /// Rule that decides which messages form a set.
     #[serde(default)]
     pub policy: GroupingPolicy,
-    /// Greatest number of messages of an input that wait, 1 to 10,000; with `exact`, greatest number of sets that are not
-    /// complete.
+    /// Greatest number of waiting messages of each input, 1 to 10,000; with `exact`, greatest number of incomplete sets. Beyond
+    /// it the oldest is dropped.
     #[serde(default = "ten")]
     pub queue_size: usize,
-    /// `approximate`: a later set is preferred if it is narrower by more than this share of the time by which it ends later.
-    /// `None`: 0.1.
+    /// Preference of `approximate` for earlier sets, 0 to 1000. A set that ends t later is better only if it is narrower by
+    /// more than `age_penalty` times t. `None`: 0.1.
     pub age_penalty: Option<f64>,
-    /// Greatest distance between the oldest and the newest message of a set, ms. `None`: no limit; `epsilon` needs a limit.
+    /// Greatest time from the oldest to the newest message of a set, ms. `None`: no limit; `epsilon` needs a limit.
     pub max_span_ms: Option<f64>,
-    /// Limit of the payloads of all messages that are held, MiB.
+    /// Greatest payload size of all waiting messages together, MiB. Beyond it messages are dropped.
     #[serde(default = "crate::quarter_gib")]
     pub max_held_mb: f64,
     /// Streams to group, in the order in which the members of a set are published.
@@ -59,15 +59,16 @@ pub struct GroupingConfig {
 pub struct GroupingInput {
     /// Name of the dataflow input, and of the output on which its messages are published.
     pub input: String,
-    /// `approximate`: smallest time between two stamps of the stream, ms. `None`: not known.
+    /// Smallest time between two stamps of the stream, ms, with which `approximate` can publish some sets earlier.
+    /// `None`: unknown.
     pub min_period_ms: Option<f64>,
-    /// Delay of the stream's stamps behind the capture, ms: the time of a message is its stamp minus this delay.
+    /// Delay from the capture to the stream's stamp, ms. The time of a message is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// A stamp that goes back by more than this, ms, is a clock jump.
+    /// Step back of the stream's stamps, ms, above which a message is a clock jump and not merely out of order.
     #[serde(default = "one_second")]
     pub reset_ms: f64,
-    /// A stamp is a clock jump if it is more than this, ms, ahead of the newest stamps of all streams. `None`: no stamp is too
+    /// Step ahead of the newest stamps of all streams, ms, above which a message is a clock jump. `None`: no stamp is too
     /// far ahead.
     pub jump_ms: Option<f64>,
 }

@@ -1,5 +1,5 @@
-//! Policy `epsilon`: sets of the oldest message of each input, if they are at most `max_span_ms` apart, as message_filters'
-//! ApproximateEpsilonTime. If these messages are further apart, those within `max_span_ms` of the oldest are dropped.
+//! Policy `epsilon`: a set is the oldest message of each input, if these messages are at most `max_span_ms` apart. Otherwise
+//! those of them within `max_span_ms` of the oldest are dropped. This is message_filters' ApproximateEpsilonTime.
 
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;

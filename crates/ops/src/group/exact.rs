@@ -1,19 +1,19 @@
-//! Policy `exact`: sets of messages of the same time, as message_filters' ExactTime. Sets are published in the order of their
-//! times: a complete set drops all older ones.
+//! Policy `exact`: a set is messages of the same time, one of each input, as in message_filters' ExactTime. Sets are published
+//! in the order of their times: a complete set drops all older incomplete sets.
 
 use super::{DropReason, Entry, Ledger};
 use std::collections::VecDeque;
 
-/// Messages of the same time that came so far: at most one of each input.
+/// Incomplete set: the messages with this time that have arrived, at most one of each input.
 struct Set<M> {
     time: i64,
     members: Vec<Option<Entry<M>>>,
 }
 
 pub(super) struct Exact<M> {
-    /// Sets that are not complete, in the order of their times.
+    /// Incomplete sets, in the order of their times.
     sets: VecDeque<Set<M>>,
-    /// Memory of the members of earlier sets, to be used again.
+    /// Emptied member lists of earlier sets, whose memory new sets reuse.
     free: Vec<Vec<Option<Entry<M>>>>,
     inputs: usize,
     queue_size: usize,
@@ -54,7 +54,7 @@ impl<M> Exact<M> {
         }
     }
 
-    /// Drops the messages of the oldest set, if there is a set.
+    /// Drops all messages of the oldest incomplete set, if there is one.
     pub(super) fn drop_first(&mut self, reason: DropReason, ledger: &mut Ledger<M>) {
         if let Some(mut set) = self.sets.pop_front() {
             for (input, member) in set.members.drain(..).enumerate() {

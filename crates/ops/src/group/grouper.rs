@@ -1,7 +1,7 @@
-//! Puts messages in sets: takes messages in the order of arrival, and gives each back with its fate.
+//! Groups messages of several streams into sets, one message of each stream. Messages are added in the order of arrival.
 //!
-//! The item that is held for a message comes back exactly once, as a member of a set or as dropped with the reason. Messages of at
-//! most `max_held_mb` are held.
+//! Each message that is accepted is returned exactly once: as a member of a set, or as dropped, with the reason. At most
+//! `max_held_mb` of messages wait.
 
 use super::policy::Policy;
 use super::spec::InputSpec;
@@ -9,11 +9,13 @@ use super::{ConfigError, DropReason, Entry, GroupingConfig, Ledger, Outcome};
 use crate::held_bytes;
 use robocache_time::is_stamp_in_range;
 
-/// Puts messages of several streams in sets, one message of each stream.
+/// Groups messages of several streams into sets, one message of each stream.
 ///
-/// Add messages with [`push`](Self::push), in order of arrival. The caller chooses the item that is held for a message: the
-/// message itself, or its number. After each message, [`next_outcome`](Self::next_outcome) gives items back: as members of a
-/// set, or as dropped, with the reason. `queue_size` and `max_held_mb` bound the number and the size of held messages.
+/// Add messages with [`push`](Self::push), in order of arrival. The caller chooses an item that represents each message, such
+/// as the message itself or an index. After each `push`, call [`next_outcome`](Self::next_outcome) until it returns `None`: it
+/// returns items as members of a set, or as dropped, with the reason.
+///
+/// The settings `queue_size` and `max_held_mb` bound the number and the size of the waiting messages.
 pub struct Grouper<M> {
     policy: Policy<M>,
     inputs: Vec<Input>,
@@ -27,16 +29,17 @@ struct Input {
     newest: Option<i64>,
 }
 
-/// Result of adding a message to a [`Grouper`]. The message itself comes back as an [`Outcome`], unless it was dropped at once.
+/// Result of adding a message with [`Grouper::push`]. The message itself is returned later as an [`Outcome`], unless it was
+/// dropped at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Step of the clock of the message's stream, ns, if the message shows a clock jump; negative: back. Every message that
-    /// waited was dropped.
+    /// Step of the stream's clock, ns, if the message shows a clock jump; negative if the clock went back. All waiting messages
+    /// were then dropped. `None`: no jump.
     pub jumped_ns: Option<i64>,
-    /// Time since the newest message of the stream, ns, if that is less than `min_period_ms`; otherwise `None`. With such a message
-    /// the sets may not be the best.
+    /// Time since the newest message of the stream, ns, if it is less than `min_period_ms`, so that sets may not be the best.
+    /// `None`: the message is not too close.
     pub too_close_ns: Option<i64>,
-    /// Reason why the message was dropped at once; `None` if it is held.
+    /// Reason why the message was dropped at once; `None` if it was accepted.
     pub dropped: Option<DropReason>,
 }
 
@@ -46,7 +49,7 @@ pub struct Arrival {
 pub struct StampError(pub i64);
 
 impl<M> Grouper<M> {
-    /// Creates a grouper for the inputs of a configuration, all open.
+    /// Creates a grouper for the inputs of a configuration. All inputs are open at first.
     ///
     /// # Errors
     /// [`ConfigError`] names the first invalid key, its value and the allowed values.
@@ -68,8 +71,8 @@ impl<M> Grouper<M> {
         self.inputs.iter().map(|input| input.spec.name.as_str())
     }
 
-    /// Adds a message of an input: its stamp, ns, the size of its payload in bytes, and `item`, which makes the item to hold. A
-    /// message that is dropped at once does not call `item`.
+    /// Adds a message of the input with this index, given its stamp, ns, and the size of its payload, bytes. The function
+    /// `item` makes the item that represents the message. It is not called if the message is dropped at once.
     ///
     /// # Errors
     /// [`StampError`] if the stamp is not within +-2^61 ns. The message is not held.
@@ -123,8 +126,8 @@ impl<M> Grouper<M> {
         Ok(arrival)
     }
 
-    /// Returns the jump of an input's clock, ns, if a message at `time` shows one; otherwise `None`. At a jump, drops every message
-    /// that waits, of all inputs.
+    /// Checks a message at `time` for a jump of its input's clock. At a jump, drops the waiting messages of all inputs and
+    /// returns the step, ns. Otherwise returns `None`.
     fn jump(&mut self, input: usize, time: i64) -> Option<i64> {
         let Input { spec, newest } = &self.inputs[input];
         let by = time - (*newest)?;
@@ -142,7 +145,7 @@ impl<M> Grouper<M> {
         Some(by)
     }
 
-    /// Drops every message that waits, for `reason`.
+    /// Drops all waiting messages of all inputs, for `reason`.
     fn clear(&mut self, reason: DropReason) {
         match &mut self.policy {
             Policy::Approximate(policy) => policy.clear(reason, &mut self.ledger),
@@ -151,42 +154,43 @@ impl<M> Grouper<M> {
         }
     }
 
-    /// Ends all inputs: messages that still wait come back as dropped ([`DropReason::Left`]).
+    /// Ends all inputs: drops all waiting messages with the reason [`DropReason::Left`].
     pub fn finish(&mut self) {
         self.clear(DropReason::Left);
     }
 
-    /// Takes the next message whose fate is decided, in the order of the decisions; `None` if there is none.
+    /// Removes and returns the next message that was published in a set or dropped, in the order of these decisions; `None` if
+    /// there is none.
     pub fn next_outcome(&mut self) -> Option<Outcome<M>> {
         self.ledger.next()
     }
 
-    /// Closes an input: no more messages are expected of it, so that a set may be known to be the best without its next
-    /// message.
+    /// Closes an input: no further message of it is expected. With `approximate`, a set can then be published that would
+    /// otherwise wait for the input's next message.
     pub fn close(&mut self, input: usize) {
         if let Policy::Approximate(policy) = &mut self.policy {
             policy.close(input, &mut self.ledger);
         }
     }
 
-    /// Opens an input that was closed: a set may wait for its next message again.
+    /// Reopens a closed input: sets wait for its next message again.
     pub fn open(&mut self, input: usize) {
         if let Policy::Approximate(policy) = &mut self.policy {
             policy.open(input);
         }
     }
 
-    /// Number of messages of an input, so far, that were dropped for this reason.
+    /// Returns the number of messages of an input that were dropped for `reason` so far.
     pub fn dropped(&self, input: usize, reason: DropReason) -> u64 {
         self.ledger.dropped(input, reason)
     }
 
-    /// Size of the payloads of all messages that are held, bytes.
+    /// Returns the payload size of all waiting messages together, bytes.
     pub fn held_bytes(&self) -> usize {
         self.ledger.held()
     }
 
-    /// Limit of the payloads that are held, bytes: `max_held_mb`.
+    /// Returns the greatest payload size of all waiting messages together, bytes: the setting `max_held_mb`.
     pub fn max_held_bytes(&self) -> usize {
         self.max_held
     }

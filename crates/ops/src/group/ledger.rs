@@ -1,76 +1,76 @@
-//! Fate of messages: members of sets, and messages that are in none.
+//! Records the outcome of each message: published as a member of a set, or dropped.
 //!
-//! Every policy records here each message that it lets go, once. So the counts of dropped messages and the sizes of held messages
-//! are right for each policy.
+//! Each policy records here, once, every message that it publishes or drops. The counts of dropped messages and the sizes of
+//! waiting messages are therefore right for all policies.
 
 use std::collections::VecDeque;
 
-/// A message that is held: its time, ns, the size of its payload, and the item of the caller.
+/// A waiting message: its time, ns, the size of its payload, and the item that represents it to the caller.
 pub(super) struct Entry<M> {
     pub time: i64,
     pub bytes: usize,
     pub item: M,
 }
 
-/// Fate of a message of a [`Grouper`](super::Grouper): member of a set, or dropped.
+/// Outcome of a message that was added to a [`Grouper`](super::Grouper): member of a set, or dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome<M> {
-    /// A member of a set. The members of a set come one after the other, in the order of the inputs.
+    /// The message is a member of a set. The members of a set are returned one after the other, in the order of the inputs.
     Member {
-        /// Index of the input of the message.
+        /// Index of the input on which the message came.
         input: usize,
-        /// Item that the caller gave for the message.
+        /// Item that the caller's function made for the message in [`Grouper::push`](super::Grouper::push).
         item: M,
-        /// Set that the message is a member of.
+        /// Set that the message belongs to.
         set: SetInfo,
     },
-    /// A message in no set.
+    /// The message was dropped, and is in no set.
     Dropped {
-        /// Index of the input of the message.
+        /// Index of the input on which the message came.
         input: usize,
-        /// Item that the caller gave for the message.
+        /// Item that the caller's function made for the message in [`Grouper::push`](super::Grouper::push).
         item: M,
-        /// The reason why the message is in no set.
+        /// Reason why the message was dropped.
         reason: DropReason,
     },
 }
 
-/// Number, time and span of a set of messages, one of each input.
+/// Index, time and span of a set, which has one message of each input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetInfo {
-    /// Number of sets before this set: 0 for the first.
+    /// Index of the set, counted from 0.
     pub number: i64,
     /// Time of the newest message of the set, ns.
     pub newest_ns: i64,
-    /// Distance from the oldest to the newest message of the set, ns.
+    /// Time from the oldest to the newest message of the set, ns.
     pub span_ns: i64,
     /// Number of clock jumps before this set.
     pub epoch: i64,
 }
 
-/// The reason why a message is in no set.
+/// Reason why a message is in no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// A set was better, or complete, without the message. This is normal if streams have different rates.
+    /// A better set was found without the message, or a newer set was complete. This is normal if streams have different rates.
     Displaced,
-    /// The message was the oldest of its input when more than `queue_size` waited. With `exact`, the set of the message was the
-    /// oldest of more than `queue_size` incomplete sets.
+    /// More than `queue_size` messages of the input waited, and this was the oldest. With `exact`: more than `queue_size`
+    /// incomplete sets waited, and the message was in the oldest.
     Overflow,
-    /// The message was the oldest of the input that holds most, when more than `max_held_mb` was held. Or the message alone is
-    /// larger than `max_held_mb`.
+    /// More than `max_held_mb` of payload waited, and this was the oldest message of the input with the most bytes (`exact`: it
+    /// was in the oldest set). Or the message alone is larger than `max_held_mb`.
     Memory,
-    /// The messages of other inputs that the message could be in a set with are more than `max_span_ms` away.
+    /// The messages of other inputs that could form a set with this one are more than `max_span_ms` away in time.
     Span,
-    /// The message is older than an earlier message of its input.
+    /// The message is older than one of its input that arrived before it.
     OutOfOrder,
     /// The clock of a stream jumped while the message waited.
     Jump,
-    /// The message still waited for other inputs at the end: [`Grouper::finish`](super::Grouper::finish).
+    /// The message still waited when [`Grouper::finish`](super::Grouper::finish) was called.
     Left,
 }
 
 impl DropReason {
-    /// All reasons, in the order of their codes.
+    /// All reasons, in the order of the enum.
     pub const ALL: [Self; 7] = [
         Self::Displaced,
         Self::Overflow,
@@ -82,10 +82,10 @@ impl DropReason {
     ];
 }
 
-/// Outcomes that the caller has not taken yet, counts of dropped messages, and sizes of held payloads.
+/// Outcomes that `Grouper::next_outcome` has not returned yet, counts of dropped messages, and sizes of waiting payloads.
 pub(super) struct Ledger<M> {
     outcomes: VecDeque<Outcome<M>>,
-    /// Size of the payloads that each input holds, bytes.
+    /// Payload size of the waiting messages of each input, bytes.
     held: Vec<usize>,
     dropped: Vec<[u64; DropReason::ALL.len()]>,
     sets: i64,
@@ -103,12 +103,12 @@ impl<M> Ledger<M> {
         }
     }
 
-    /// Counts the bytes of a message that is held from now on.
+    /// Counts the payload bytes of a message that starts to wait.
     pub(super) fn hold(&mut self, input: usize, bytes: usize) {
         self.held[input] += bytes;
     }
 
-    /// Records that a message that was held is in no set.
+    /// Records that a waiting message is dropped: counts it and queues its outcome.
     pub(super) fn drop(&mut self, input: usize, entry: Entry<M>, reason: DropReason) {
         self.held[input] -= entry.bytes;
         self.count(input, reason);
@@ -116,12 +116,12 @@ impl<M> Ledger<M> {
         self.outcomes.push_back(Outcome::Dropped { input, item, reason });
     }
 
-    /// Counts a message that is in no set.
+    /// Counts a message that is dropped.
     pub(super) fn count(&mut self, input: usize, reason: DropReason) {
         self.dropped[input][reason as usize] += 1;
     }
 
-    /// Records a complete set. `members` gives its messages in the order of the inputs.
+    /// Records a published set: queues its messages as outcomes. `members` gives them in the order of the inputs.
     pub(super) fn emit(&mut self, newest_ns: i64, span_ns: i64, members: impl Iterator<Item = Entry<M>>) {
         let set = SetInfo {
             number: self.sets,
@@ -148,7 +148,7 @@ impl<M> Ledger<M> {
         self.held.iter().sum()
     }
 
-    /// Index of the input that holds the most bytes; the first one if several do.
+    /// Returns the index of the input whose waiting messages have the most bytes; the first such input if several have as many.
     pub(super) fn greatest(&self) -> usize {
         let inputs = (0..self.held.len()).rev();
         inputs.max_by_key(|&input| self.held[input]).unwrap_or(0)

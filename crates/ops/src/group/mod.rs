@@ -1,12 +1,11 @@
-//! Operation `group`: puts messages of several streams in sets, one message of each, as the synchronizers of ROS's
+//! Operation `group`: groups messages of several streams into sets, one message of each stream, as the synchronizers of ROS's
 //! message_filters do.
 //!
-//! [`GroupingConfig`] chooses the [`GroupingPolicy`]. [`Grouper`] takes messages as they come, and tells which of them are a
-//! set and which are in none. It only uses their times: the items that it holds may be messages, or numbers of messages that
-//! are held elsewhere.
+//! [`GroupingConfig`] selects the [`GroupingPolicy`]. [`Grouper`] receives messages in order of arrival, and reports each as a
+//! member of a set or as dropped. It uses only their times: the items that it stores may be the messages, or indices of
+//! messages that are stored elsewhere.
 //!
-//! `docs/semantics.md` defines the sets of each policy. They follow from stamps and the order of
-//! arrival alone.
+//! `docs/semantics.md` defines the sets of each policy. They depend only on stamps and on the order of arrival.
 //!
 //! ```
 //! use robocache_ops::group::{Grouper, GroupingConfig, GroupingInput, Outcome};

@@ -6,7 +6,7 @@ use super::{ConfigError, GroupingConfig, GroupingPolicy, duration_ns};
 use crate::refused;
 use robocache_time::ms_to_ns;
 
-/// Rule by which messages become sets, with the messages that wait.
+/// Grouping policy, with the messages that wait under it.
 pub(super) enum Policy<M> {
     Approximate(Approximate<M>),
     Exact(Exact<M>),
@@ -14,7 +14,7 @@ pub(super) enum Policy<M> {
 }
 
 impl<M> Policy<M> {
-    /// Checks the keys of the policy and creates it. [`GroupingConfig::checked_inputs`] checks the inputs afterwards.
+    /// Checks the policy and its keys in `config`, and creates it. [`GroupingConfig::checked_inputs`] checks the inputs.
     pub(super) fn new(config: &GroupingConfig, queue_size: usize) -> Result<Self, ConfigError> {
         let (policy, inputs) = (config.policy, &config.inputs);
         if config.age_penalty.is_some() && policy != GroupingPolicy::Approximate {

@@ -5,7 +5,7 @@ use super::{ConfigError, GroupingConfig, GroupingInput, GroupingPolicy, duration
 use crate::refused;
 use robocache_time::ms_to_ns;
 
-/// Greatest number of messages of an input that may wait.
+/// Greatest allowed `queue_size`: number of messages of an input that may wait.
 const MAX_QUEUE: usize = 10_000;
 
 /// Checked settings of one input; times in ns.
@@ -70,7 +70,7 @@ impl GroupingConfig {
     }
 }
 
-/// Refuses a key that `policy` does not use; `with` names the policies that use it.
+/// Returns the error for a key that `policy` does not use; `with` names the policies that use it.
 pub(super) fn unused<T>(key: impl Into<String>, policy: GroupingPolicy, with: &str) -> Result<T, ConfigError> {
     refused(
         key,

@@ -1,5 +1,4 @@
-//! The configuration of kinematics, and the check of its entries against one another. No two entries publish the same
-//! output.
+//! Configuration of kinematics, and the check that no two of its entries publish the same output.
 
 use super::spec::check_name;
 use crate::{ConfigError, refused};
@@ -10,7 +9,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// Configuration of kinematics: the section `kinematics:`, a list.
+/// Configuration of kinematics: the section `kinematics:`, a list of entries.
 ///
 /// ```
 /// use robocache_ops::kinematics::{KinematicsConfig, KinematicsEntry, Product};
@@ -28,31 +27,33 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct KinematicsConfig {
-    /// Entries, each an operation of its own. An entry may take the output of an earlier entry as its input.
+    /// Entries of the list, each an operation of its own. An entry may take the output of an earlier entry as its input.
     pub entries: Vec<KinematicsEntry>,
 }
 
-/// The products (poses, Jacobians, twists, or joints) that are computed from the messages of one input.
+/// One entry of the section `kinematics:`: which products (poses, Jacobians, twists, or joints) to compute from the messages of
+/// one input.
 ///
-/// `Default` has no input, no chain and no products. All other fields are as if a configuration file left them out.
+/// The default has no input, no chain and no products. Its other fields are as if a configuration file left them out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KinematicsEntry {
-    /// Id of the input that the messages come from.
+    /// Name of the dataflow input with joints or poses.
     pub input: String,
-    /// Paths of the values and of the stamp in a struct payload. `None`: well-known paths are recognised.
+    /// Paths of the values and of the stamp inside messages that are structs. `None`: well-known paths are recognised.
     pub from: Option<FromConfig>,
-    /// First and end index (exclusive) of the values that are used of each sample. They are joint positions, with joint
-    /// velocities for a twist, or a pose. `None`: all values, or those that have the names of the chain's joints.
+    /// Range `[first, end)` of each sample's values to read. They are joint positions, with joint velocities for a twist, or a
+    /// pose. `None`: all values, or the values with the names of the chain's joints.
     pub channels: Option<[usize; 2]>,
-    /// Name of the chain in the section `chains:`.
+    /// Name of the kinematic chain in the section `chains:`.
     pub chain: String,
-    /// Products, each with an output of its own. A configuration file gives one product, or a list.
+    /// Products to compute (poses, Jacobians, twists, or joints), each published on an output of its own. A configuration file
+    /// gives one product, or a list.
     #[serde(deserialize_with = "one_or_several")]
     pub make: Vec<Product>,
     /// Prefix of the outputs' names. `None`: the name of the chain.
     pub name: Option<String>,
-    /// The point and the axes of a Jacobian and of a twist. `None`: [`Frame::Base`].
+    /// Reference point and axes of Jacobians and twists. `None`: [`Frame::Base`].
     pub frame: Option<Frame>,
     /// Settings of inverse kinematics, for [`Product::Joints`]. `None`: the defaults.
     pub inverse: Option<InverseConfig>,

@@ -1,5 +1,5 @@
-//! Poses, Jacobians and twists of rows of joints, in one float type. A row without a product is NaN, never a value of
-//! an earlier message.
+//! Computes poses, Jacobians and twists on the CPU from rows of joints, in one float type. If a row has no result, its values
+//! are NaN, never values of an earlier message.
 
 use super::Product;
 use super::places::Places;
@@ -9,29 +9,29 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Chain, Frame, Model};
 use robocache_stream::{Payload, SampleRows};
 
-/// Forward kinematics on the CPU, and the rows of the last message.
+/// Forward kinematics of one chain on the CPU, with the joints of the last message.
 #[derive(Debug)]
 pub(super) struct Forward<R> {
     model: Model<R>,
-    /// Positions of the joints in the last message, row after row.
+    /// Joint positions of the last message, row after row.
     q: Vec<R>,
-    /// Velocities of the joints in the last message, row after row; empty if none are used.
+    /// Joint velocities of the last message, row after row; empty if velocities are absent or not needed.
     dq: Vec<R>,
 }
 
-/// Order of the joints' values in a row: as their names tell, or the chain's order, with all positions before all
-/// velocities.
+/// Order of the joints in a row of values. It is given by the names of the values, or is the chain's order with all positions
+/// before all velocities.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
     pub named: Option<&'a Places>,
-    /// Index of the first value that is used.
+    /// Index of the first value of a sample that is read.
     pub first: usize,
     pub has_velocities: bool,
 }
 
 impl<'a> Order<'a> {
-    /// The order by the names of values, as found in `places`, whose indices count from value `first` on. Velocities
-    /// are read only if `has_twist`.
+    /// Creates an order by the names of values. The indices in `places` count from value `first` of a sample. Velocities are
+    /// read only if `has_twist`.
     pub(super) fn named(first: usize, places: &'a Places, has_twist: bool) -> Self {
         Self {
             named: Some(places),
@@ -40,8 +40,8 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The order of the chain's joints, from value `first` on: all positions, followed by all velocities if
-    /// `has_velocities`.
+    /// Creates the order of the chain's joints, from value `first` of a sample on: all positions, followed by all velocities
+    /// if `has_velocities`.
     pub(super) fn in_chain(first: usize, has_velocities: bool) -> Self {
         Self {
             named: None,
@@ -60,7 +60,7 @@ impl<R: Real + Primitive> Forward<R> {
         }
     }
 
-    /// Reads the joints of a message's samples, and sets the state of each row. `states` has an entry for each row of
+    /// Reads the joints of a message's samples, and sets the state of their rows. `states` has one entry for each row of
     /// the message.
     pub(super) fn read(&mut self, samples: SampleRows<'_>, order: Order<'_>, states: &mut [RowState]) {
         let n = self.model.joints();
@@ -116,20 +116,20 @@ impl<R: Real + Primitive> Forward<R> {
         }
     }
 
-    /// Finds the first position outside its joint's range, among the rows that have a pose. Returns the joint's index
-    /// and the position; `None` if all positions are within their ranges.
+    /// Finds the first joint position outside `ranges`, among the rows from which a pose can be computed. Returns the index of
+    /// the joint and the position; `None` if all positions are within their ranges.
     pub(super) fn implausible(&self, ranges: &[[f64; 2]], states: &[RowState]) -> Option<(usize, f64)> {
         self.rows_with_pose(states).find_map(|row| self.outside(row, ranges))
     }
 
-    /// Number of rows that have a pose and a position outside the range of its joint.
+    /// Counts the rows from which a pose can be computed and which have a joint position outside `ranges`.
     pub(super) fn implausible_rows(&self, ranges: &[[f64; 2]], states: &[RowState]) -> usize {
         self.rows_with_pose(states)
             .filter(|&row| self.outside(row, ranges).is_some())
             .count()
     }
 
-    /// Indices of the rows that have a pose.
+    /// Returns the indices of the rows from which a pose can be computed.
     fn rows_with_pose(&self, states: &[RowState]) -> impl Iterator<Item = usize> {
         let is_seen = |state: &RowState| match state {
             RowState::Good | RowState::Refused(Reason::Velocity { .. }) => true,
@@ -138,21 +138,21 @@ impl<R: Real + Primitive> Forward<R> {
         (0..states.len()).filter(move |&row| is_seen(&states[row]))
     }
 
-    /// Finds a row's first position outside its joint's range in `ranges`. Returns the joint's index and the position;
-    /// `None` if all positions are within their ranges.
+    /// Finds the first joint position of one row outside `ranges`. Returns the index of the joint and the position; `None` if
+    /// all positions are within their ranges.
     fn outside(&self, row: usize, ranges: &[[f64; 2]]) -> Option<(usize, f64)> {
         let mut values = self.row(&self.q, row).iter().map(|value| value.to_f64()).enumerate();
         values.find(|&(joint, value)| !(ranges[joint][0]..=ranges[joint][1]).contains(&value))
     }
 
-    /// The values of the row with index `row`, from the values of all rows; empty if `values` is empty.
+    /// Returns the values of one row from `values`, which has a value for each joint of every row; empty if `values` is empty.
     fn row<'a>(&self, values: &'a [R], row: usize) -> &'a [R] {
         let n = self.model.joints();
         values.get(row * n..(row + 1) * n).unwrap_or_default()
     }
 
-    /// Writes `product` of each row to the payload; NaN for a row without the product. Refuses a row if its twist is
-    /// too large for the float type.
+    /// Computes `product` (a pose, Jacobian or twist) for each row and writes it to the payload. A row from which it can't be
+    /// computed becomes NaN. A row whose twist is too large for the float type is refused.
     pub(super) fn write(&self, product: Product, frame: Frame, states: &mut [RowState], payload: &mut Payload<'_>) {
         let values: &mut [R] = payload.column(0);
         let nan = R::from_f64(f64::NAN);

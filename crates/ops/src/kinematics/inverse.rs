@@ -1,5 +1,5 @@
-//! Joints of rows of poses, in one float type. The search starts at the last valid answer, and a row without joints is
-//! NaN.
+//! Finds joints on the CPU for rows of poses, in one float type. The search starts at the last valid answer. If a row has no
+//! answer, its joints are NaN.
 
 use super::key;
 use super::rows::{Reason, RowState};
@@ -8,16 +8,16 @@ use robocache_geometry::Real;
 use robocache_kinematics::{Answer, Chain, InverseConfig, InverseError, MAX_DISTANCE, Pose, Solver, Track};
 use robocache_stream::{Header, Payload, SampleRows};
 
-/// Inverse kinematics on the CPU, with the rows of the last message, and the last valid answer, from which the next
-/// search starts.
+/// Inverse kinematics of one chain on the CPU, with the poses of the last message and the last valid answer, from which the
+/// next search starts.
 #[derive(Debug)]
 pub(super) struct Inverse<R> {
     solver: Solver<R>,
     track: Track<R>,
     targets: Vec<Pose<R>>,
     answers: Vec<Answer<R>>,
-    /// Number of rows of the last message whose joints jumped away from the previous answer, and the index of the first
-    /// such row. `None` without a jump.
+    /// Number of rows of the last message whose joints jumped, and the index of the first such row. A jump is a step above
+    /// `max_joint_step` from the previous answer. `None` without a jump.
     changes: Option<(u64, usize)>,
 }
 
@@ -32,13 +32,13 @@ impl<R: Real + Primitive> Inverse<R> {
         })
     }
 
-    /// Takes over the track of `other`, the solver in the other float type, so that its trajectory goes on here.
+    /// Continues the trajectory of `other`, the solver in the other float type: copies its last answer and its number of jumps.
     pub(super) fn follow<S: Real>(&mut self, other: &Inverse<S>) {
         self.track = other.track.cast();
     }
 
-    /// Reads the poses of a message's samples, each from value `first` on, and sets the state of each row. `states` has
-    /// an entry for each row. If `is_new`, the rows start a new trajectory.
+    /// Reads the poses of a message's samples, each from value `first` on, and sets the state of their rows. If `is_new`, the
+    /// rows start a new trajectory. `states` has one entry for each row of the message.
     pub(super) fn read(&mut self, samples: SampleRows<'_>, first: usize, is_new: bool, states: &mut [RowState]) {
         if is_new {
             self.track.restart();
@@ -83,13 +83,14 @@ impl<R: Real + Primitive> Inverse<R> {
         }
     }
 
-    /// Number of written rows whose joints jumped away from the previous answer, and the index of the first such row.
-    /// `None` without a jump.
+    /// Returns the number of written rows whose joints jumped, and the index of the first such row. A jump is a step above
+    /// `max_joint_step` from the previous answer. `None` without a jump.
     pub(super) fn changes(&self) -> Option<(u64, usize)> {
         self.changes
     }
 
-    /// Writes the metadata of the joints: the number of jumps so far (`branch`), and the errors of each row.
+    /// Writes the metadata of the joints: the number of jumps so far (`branch`), and the position and rotation errors of
+    /// each row.
     pub(super) fn describe(&self, header: &mut Header) {
         let answers = || self.answers.iter();
         key::branch.set(header, i64::from(self.track.branch()));

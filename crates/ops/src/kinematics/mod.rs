@@ -1,5 +1,5 @@
-//! Poses, Jacobians and twists for rows of joints, and joints for rows of poses: [`Kinematics`]. A row without a result
-//! is NaN, and its `valid` is 0.
+//! Operation `kinematics`: computes poses, Jacobians and twists for rows of joints, or joints for rows of poses, with
+//! [`Kinematics`]. If a row has no result, its values are NaN and its `valid` is 0.
 //!
 //! ```
 //! use robocache_device::Dtype;

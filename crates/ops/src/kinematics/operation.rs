@@ -1,5 +1,5 @@
-//! Operation `kinematics`: computes the products of an entry from messages. A row without a product is NaN, and its
-//! `valid` is 0.
+//! Computes the products (poses, Jacobians, twists, or joints) of one configured entry from messages. If a row has no product,
+//! its values are NaN and its `valid` is 0.
 
 use super::rows::{Implausible, Reason, RefusedRow, RowState, Unnamed};
 use super::spec::{Fields, Spec};
@@ -11,7 +11,8 @@ use robocache_kinematics::{Chain, InverseError};
 use robocache_stream::{Cells, Header, Layout, Message, Payload, Selection, form};
 use std::time::{Duration, Instant};
 
-/// The operation of an entry of the configuration. It computes on the CPU, in the type of the message: float32 or float64.
+/// Operation of one entry of the section `kinematics:`. It computes on the CPU, in the float type of the message: float32
+/// or float64.
 #[derive(Debug)]
 pub struct Kinematics {
     spec: Spec,
@@ -19,10 +20,10 @@ pub struct Kinematics {
     /// State of each row of the last message.
     states: Vec<RowState>,
     dtype: Dtype,
-    /// True if the message has a stamp for each row.
+    /// True if the last message has a stamp for each row; false if it is a single sample with one stamp.
     has_rows: bool,
     compute_time: Duration,
-    /// Names of a row's values, for the reasons of refused rows.
+    /// Names of the joints, or of a pose's values, with which refused rows are reported.
     names: Vec<String>,
 }
 
@@ -33,7 +34,8 @@ enum Work {
 }
 
 impl Kinematics {
-    /// Checks an entry, whose index in the list `kinematics:` is `at`, and creates its operation for `chain`.
+    /// Checks an entry and creates its operation for `chain`. Errors name the entry by `at`, its index in the
+    /// list `kinematics:`.
     ///
     /// # Errors
     /// The key whose value is not allowed, the value, and the allowed values.
@@ -66,7 +68,7 @@ impl Kinematics {
         })
     }
 
-    /// The products of the entry, in the order of its outputs.
+    /// Returns the products (poses, Jacobians, twists, or joints) of the entry, in the order of its outputs.
     pub fn products(&self) -> &[Product] {
         &self.spec.products
     }
@@ -76,12 +78,12 @@ impl Kinematics {
         &self.spec.selection
     }
 
-    /// Name of the link in whose frame poses are given.
+    /// Returns the name of the chain's base link, in whose frame poses are given.
     pub fn base(&self) -> &str {
         &self.spec.base
     }
 
-    /// Reads the rows of a message, from which [`write`](Self::write) computes products.
+    /// Reads the rows of a message, from which [`write`](Self::write) computes poses, Jacobians, twists or joints.
     ///
     /// # Errors
     /// The reason why no product can be computed from the message. After an error, the products of the message before
@@ -97,7 +99,7 @@ impl Kinematics {
         Ok(())
     }
 
-    /// True if the message that was read has the values that `product` is computed from. A twist needs velocities.
+    /// True if the last message read has the values from which `product` is computed. A twist needs velocities.
     pub fn has(&self, product: Product) -> bool {
         match &self.work {
             Work::Forward(work) => product != Product::Twist || work.has_velocities(),
@@ -105,7 +107,7 @@ impl Kinematics {
         }
     }
 
-    /// Sets `layout` to the layout of a product of the message that was read, and reuses the memory of `layout`.
+    /// Sets `layout` to the layout of `product` for the last message read, and reuses the memory of `layout`.
     pub fn layout_into(&self, product: Product, layout: &mut Layout) {
         layout.rows = self.states.len() * self.spec.width(product);
         match layout.columns.as_mut_slice() {
@@ -114,8 +116,8 @@ impl Kinematics {
         }
     }
 
-    /// Computes `product` for each row of the message that was read, and writes it to the payload; NaN for a row
-    /// without the product.
+    /// Computes `product` for each row of the last message read, and writes it to the payload. A row without a result
+    /// becomes NaN.
     ///
     /// # Panics
     /// If the payload does not have the [layout](Self::layout_into) of the product.
@@ -128,8 +130,8 @@ impl Kinematics {
         self.compute_time += start.elapsed();
     }
 
-    /// Writes the header of a product that was [written](Self::write). Stamps, `epoch` and all other metadata that do
-    /// not describe the payload are copied from the message that was read.
+    /// Writes the header of `product`, which was [written](Self::write) before. Stamps, `epoch` and all other metadata that do
+    /// not describe the payload are copied from `message`, the last message read.
     pub fn describe(&self, product: Product, message: &Message, header: &mut Header) {
         header.copy_from(&message.header);
         for (key, _) in form::ALL {
@@ -173,7 +175,7 @@ impl Kinematics {
         }
     }
 
-    /// The refused rows of the message that was read, in ascending order. Poses without joints are among these rows
+    /// Returns the refused rows of the last message read, in ascending order. Poses for which no joints were found are included
     /// once the joints were [written](Self::write).
     pub fn refused(&self) -> impl Iterator<Item = RefusedRow<'_>> {
         self.states.iter().enumerate().filter_map(|(row, state)| match state {
@@ -186,7 +188,7 @@ impl Kinematics {
         })
     }
 
-    /// The first value of the last message that is more than a full turn beyond its joint's limits, and so may be in
+    /// Returns the first joint position of the last message that is more than a full turn beyond its limits, and may be in
     /// degrees. `None` if there is none.
     pub fn implausible(&self) -> Option<Implausible<'_>> {
         let Work::Forward(work) = &self.work else { return None };
@@ -198,8 +200,8 @@ impl Kinematics {
         })
     }
 
-    /// Names of the values that were read last, if they are taken as joints by their order because none has the name of
-    /// a joint; else `None`.
+    /// Returns the names of the last message's values if none is the name of a joint: the values are then taken in the chain's
+    /// order. Returns `None` if joints were found by name, or the values have no names.
     pub fn unnamed(&self) -> Option<Unnamed<'_>> {
         match &self.work {
             Work::Forward(work) => work.unnamed(&self.spec),
@@ -207,8 +209,8 @@ impl Kinematics {
         }
     }
 
-    /// Number of rows whose joints, as [written](Self::write) last, jumped away from the previous answer, and the index
-    /// of the first such row. `None` without a jump.
+    /// Returns the number of rows last [written](Self::write) whose joints jumped, and the index of the first such row. A jump
+    /// is a step above `max_joint_step` from the previous answer. `None` without a jump.
     pub fn changes(&self) -> Option<(u64, usize)> {
         match &self.work {
             Work::Forward(_) => None,
@@ -216,7 +218,7 @@ impl Kinematics {
         }
     }
 
-    /// Time that it took to compute the products of the message that was read.
+    /// Returns the time taken by [`write`](Self::write) so far for the last message read.
     pub fn compute_time(&self) -> Duration {
         self.compute_time
     }

@@ -4,14 +4,14 @@
 use super::InputError;
 use robocache_yaml::{did_you_mean, listed};
 
-/// Indices of a chain's joints in a row of values, found by the names of the values.
+/// Indices of each joint's position and velocity in a row of values, found by the names of the values.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Names of the values of the last message, for which the indices hold.
+    /// Names of the values of the last message, to which the indices apply.
     fields: Vec<String>,
     state: State,
     positions: Vec<usize>,
-    /// Index of each joint's velocity; empty if the names lack the velocity of a joint.
+    /// Index of each joint's velocity; empty unless every joint has a velocity.
     velocities: Vec<usize>,
 }
 
@@ -32,8 +32,8 @@ const POSITIONS: [&str; 2] = ["position", "positions"];
 const VELOCITIES: [&str; 2] = ["velocity", "velocities"];
 
 impl Places {
-    /// Finds the position of each joint among the names of a message's values, and its velocity if all joints have a
-    /// velocity there.
+    /// Finds the index of each joint's position among the names of a message's values. Also finds the velocities, if every
+    /// joint has one.
     pub(super) fn find_joints(&mut self, fields: &[String], joints: &[String]) -> Result<(), InputError> {
         if self.state == State::Named && self.fields == fields {
             return Ok(());
@@ -53,9 +53,8 @@ impl Places {
         Ok(())
     }
 
-    /// Finds the joints among the names of values that are all joints: positions, and velocities, too, if there are
-    /// twice as many values. Returns false if no value has the name of a joint, so that the values are in the chain's
-    /// order. Refuses the names of a rotation.
+    /// Finds the joints among the names of values that are all joint positions, or positions and velocities. Returns false if
+    /// no name is that of a joint: the values are then in the chain's order. Refuses the names of a rotation.
     pub(super) fn find_joints_if_named(&mut self, fields: &[String], joints: &[String]) -> Result<bool, InputError> {
         if self.state != State::Nothing && self.fields == fields {
             return Ok(self.state == State::Named);
@@ -94,8 +93,8 @@ impl Places {
         self.state = state;
     }
 
-    /// The names of the last message, if none of them is a joint's. `None` if all names are only indices, such as
-    /// `joint[0]`.
+    /// Returns the names of the last message's values, if none is the name of a joint. `None` also if all names are mere
+    /// indices, such as `joint[0]`.
     pub(super) fn unnamed(&self) -> Option<&[String]> {
         let is_name = |field: &String| !field.ends_with(']');
         (self.state == State::Unnamed && self.fields.iter().any(is_name)).then_some(&self.fields)
@@ -112,7 +111,8 @@ impl Places {
     }
 }
 
-/// The path before a joint's name in the name of a value; `None` if the value's name does not end in the joint's.
+/// Returns the path before a joint's name, such as `position` in `position.elbow`; `None` if the value's name does not end in
+/// the joint's.
 fn path_of<'a>(field: &'a str, joint: &str) -> Option<&'a str> {
     let path = field.strip_suffix(joint)?;
     match path {
@@ -125,15 +125,15 @@ fn ends_in(path: &str, words: [&str; 2]) -> bool {
     path.rsplit('.').next().is_some_and(|last| words.contains(&last))
 }
 
-/// Index of the value that is named as a joint's velocity, if exactly one value has such a name.
+/// Returns the index of the value whose name marks it as the joint's velocity; `None` unless there is exactly one.
 fn velocity(fields: &[String], joint: &str) -> Option<usize> {
     let is_velocity = |field: &String| path_of(field, joint).is_some_and(|path| ends_in(path, VELOCITIES));
     let mut places = (0..fields.len()).filter(|&i| is_velocity(&fields[i]));
     places.next().filter(|_| places.next().is_none())
 }
 
-/// Index of a joint's position: the value with the joint's name, else the value named as its position, else the only value
-/// whose name ends in the joint's.
+/// Returns the index of a joint's position: the value with exactly the joint's name. If there is none: the value named as its
+/// position, or else the only value whose name ends in the joint's.
 fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     let paths = || (fields.iter().enumerate()).filter_map(|(i, field)| Some((i, path_of(field, joint)?)));
     let mut own = paths().filter(|(_, path)| path.is_empty());
@@ -159,11 +159,11 @@ fn position(fields: &[String], joint: &str) -> Result<usize, InputError> {
     })
 }
 
-/// Words that stand before the last letter, x, y, z or w, in the name of a quaternion's value.
+/// Words before the last letter (x, y, z or w) in the names of a quaternion's values, as in `quat.x`.
 const QUATERNIONS: [&str; 4] = ["q", "quat", "quaternion", "orientation"];
 
-/// True if a value belongs to a quaternion. Its own name may tell, such as `qx` or `orientation.w`, or it is one of
-/// four names that differ only in their last letter x, y, z or w.
+/// True if `field` names a value of a quaternion. Either its own name shows this, as `qx` and `orientation.w` do, or `fields`
+/// has the same name with each of the last letters x, y, z and w.
 fn is_of_quaternion(field: &str, fields: &[String]) -> bool {
     let Some((stem, letter)) = field.char_indices().next_back().map(|(at, last)| (&field[..at], last)) else {
         return false;
@@ -180,11 +180,11 @@ fn is_of_quaternion(field: &str, fields: &[String]) -> bool {
             .all(|&letter| fields.iter().any(|other| is_of(other, letter)))
 }
 
-/// Last letters of the names of a pose's values, in the order of the values, whatever stands before the letters.
+/// Last letters of the names of a pose's values, in their order: the position, and then the quaternion.
 const LAST_LETTERS: [u8; 7] = *b"xyzxyzw";
 
-/// Refuses the names of a pose's values if they name joints, or if their last letters tell another order than x y z, x
-/// y z w. An example is a quaternion w x y z. Accepts names whose last letters tell no order.
+/// Checks that the names of a pose's values end in x y z, x y z w, in this order. Refuses other orders, such as a quaternion w
+/// x y z, and names of joints. Accepts names whose last letters give no order.
 pub(crate) fn check_order_of_pose(fields: &[String], joints: &[String]) -> Result<(), InputError> {
     let Some(names) = fields.get(..LAST_LETTERS.len()) else {
         return Ok(());

@@ -1,11 +1,11 @@
-//! States of the rows of a message, and the reasons why a row is not used.
+//! States of a message's rows: whether products can be computed from a row, and if not, why.
 
 use super::Product;
 use robocache_kinematics::MAX_DISTANCE;
 use robocache_yaml::listed;
 use std::fmt::{self, Display};
 
-/// State of a row of a message.
+/// State of one row of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RowState {
     /// The message has no sample for the row: its `valid` is 0.
@@ -42,22 +42,22 @@ pub enum Reason {
         /// The value, NaN or infinite.
         value: f64,
     },
-    /// The velocity of a joint is NaN, infinite, or too large for a twist of its type. The row still has its pose and
-    /// Jacobian.
+    /// The velocity of a joint is NaN or infinite, or too large for a twist in the message's float type. The row still has a
+    /// pose and a Jacobian.
     Velocity {
         /// Index of the joint.
         index: usize,
         /// Velocity of the joint, rad/s or m/s.
         value: f64,
     },
-    /// A joint, or a joint that mimics it, is outside the range that poses are computed for.
+    /// The value of a joint, or of a joint that mimics it, is too large to compute a pose: its magnitude is above 8,192.
     Range {
         /// Index of the joint.
         index: usize,
         /// Value of the joint, radians or metres.
         value: f64,
     },
-    /// A coordinate of a pose is outside the range that joints are searched for.
+    /// The position of a pose is too large to find joints for it: the magnitude of a coordinate is above 1e6 m.
     Far {
         /// Index of the value within the pose.
         index: usize,
@@ -68,15 +68,15 @@ pub enum Reason {
     NotUnitQuaternion,
     /// No joints were found for a pose.
     Unreachable {
-        /// Distance of the pose of the best joints from the target, metres.
+        /// Distance of the tool from the target at the best joints found, metres.
         position_error_m: f64,
-        /// Rotation of the pose of the best joints from the target as a chord, radians.
+        /// Rotation of the tool from the target at the best joints found, as the chord 2 sin(angle / 2), radians.
         rotation_error_rad: f64,
     },
 }
 
 impl Reason {
-    /// True if a value is NaN or infinite, or a pose's quaternion is not of norm 1.
+    /// True if the reason is a NaN or infinite value, or a quaternion whose norm is not 1.
     pub fn is_nonfinite(&self) -> bool {
         matches!(
             self,
@@ -84,26 +84,25 @@ impl Reason {
         )
     }
 
-    /// True if a joint, or a coordinate of a pose, is outside the range that kinematics is computed for.
+    /// True if the reason is a joint value or a pose coordinate that is too large to compute with.
     pub fn is_range(&self) -> bool {
         matches!(self, Self::Range { .. } | Self::Far { .. })
     }
 
-    /// True if no joints were found for a pose.
+    /// True if the reason is that no joints were found for a pose.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
 }
 
-/// A sample of a message that can't be used. It is displayed with the name of the joint, or of the pose's value, at
-/// fault.
+/// Row of a message that can't be used, and the reason. Its text names the joint, or the value of the pose, at fault.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedRow<'a> {
     /// Index of the row in the message.
     pub row: usize,
     /// The reason why the row can't be used.
     pub reason: Reason,
-    /// Names of the joints, or of a pose's values, by the indices in `reason`.
+    /// Names of the joints, or of a pose's values, to which the index in `reason` refers.
     pub(super) names: &'a [String],
 }
 
@@ -145,7 +144,7 @@ impl Display for RefusedRow<'_> {
     }
 }
 
-/// Values that are taken as joints in the chain's order, since none has the name of a joint.
+/// Values that are taken as joints in the chain's order, because none has the name of a joint.
 #[derive(Clone, Copy, Debug)]
 pub struct Unnamed<'a> {
     /// Names of the values in the message.
@@ -169,7 +168,7 @@ impl Display for Unnamed<'_> {
 pub struct Implausible<'a> {
     /// Name of the joint.
     pub joint: &'a str,
-    /// Value of the joint, taken as radians.
+    /// Value of the joint as it was sent; it should be in radians.
     pub value: f64,
     /// Lower and upper limit of the joint, radians.
     pub limits: [f64; 2],

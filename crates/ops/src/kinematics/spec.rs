@@ -1,4 +1,4 @@
-//! A checked entry of the configuration, and the shapes, names and frames of its products.
+//! Checked entry of the section `kinematics:`, with the shapes, value names and coordinate frames of its products.
 
 use super::{KinematicsEntry, Product};
 use crate::{ConfigError, check_from, refused};
@@ -7,7 +7,7 @@ use robocache_stream::{FromConfig, Selection};
 use robocache_yaml::{did_you_mean, listed};
 use std::f64::consts::TAU;
 
-/// Names of a pose's values, as a `std/math/v1/Pose` has them.
+/// Names of a pose's values, as in the type `std/math/v1/Pose`.
 const POSE: [&str; 7] = [
     "position.x",
     "position.y",
@@ -17,7 +17,7 @@ const POSE: [&str; 7] = [
     "orientation.z",
     "orientation.w",
 ];
-/// Names of a twist's values, as a `std/control/v1/Twist` has them.
+/// Names of a twist's values, as in the type `std/control/v1/Twist`.
 const TWIST: [&str; 6] = [
     "linear.x",
     "linear.y",
@@ -30,24 +30,24 @@ const TWIST: [&str; 6] = [
 const POSE_VALUES: usize = POSE.len();
 const TWIST_VALUES: usize = TWIST.len();
 
-/// A checked entry, and values that are derived from the entry and its chain.
+/// A checked entry of the section `kinematics:`, with values derived from it and its chain.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     pub products: Vec<Product>,
-    /// Names of the joints, in the order of a row.
+    /// Names of the joints, in the order of the chain.
     pub joints: Vec<String>,
     pub limits: Vec<[f64; 2]>,
-    /// Ranges of the joints' plausible values: the limits and a full turn more on either side. Every value of a continuous
-    /// or prismatic joint is plausible.
+    /// Plausible range of each joint's value: its limits, widened by a full turn on either side. The range of a continuous or
+    /// prismatic joint is infinite.
     pub plausible: Vec<[f64; 2]>,
     pub frame: Frame,
     pub selection: Selection,
     pub channels: Option<Channels>,
-    /// Name of the link in whose frame poses are given.
+    /// Name of the chain's base link, in whose frame poses are given.
     pub base: String,
 }
 
-/// Range `first..end` of a sample's values that are used.
+/// Range `first..end` of each sample's values that is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
     pub first: usize,
@@ -55,7 +55,7 @@ pub(super) struct Channels {
 }
 
 impl Spec {
-    /// Checks an entry, whose index in the list `kinematics:` is `at`, against its chain.
+    /// Checks an entry against its chain. Errors name the entry by `at`, its index in the list `kinematics:`.
     pub(super) fn new(entry: &KinematicsEntry, at: usize, chain: &Chain) -> Result<Self, ConfigError> {
         let at = format!("[{at}]");
         if entry.input.is_empty() {
@@ -105,7 +105,7 @@ impl Spec {
         })
     }
 
-    /// Shape of one row of a product.
+    /// Returns the shape of one row of `product`, such as 7 values for a pose.
     pub(super) fn shape(&self, product: Product) -> &'static [Side] {
         match product {
             Product::Pose => &[Side::Length(POSE_VALUES)],
@@ -122,12 +122,12 @@ impl Spec {
         }
     }
 
-    /// Number of values of one row of a product.
+    /// Returns the number of values in one row of `product`, such as 7 for a pose.
     pub(super) fn width(&self, product: Product) -> usize {
         self.shape(product).iter().map(|&side| self.length(side)).product()
     }
 
-    /// Names of the values along the last axis of a product.
+    /// Returns the names of the values along the last axis of `product`.
     pub(super) fn fields(&self, product: Product) -> Fields<'_> {
         match product {
             Product::Pose => Fields::Fixed(&POSE),
@@ -136,7 +136,8 @@ impl Spec {
         }
     }
 
-    /// The coordinate frame of a product. Joints have none, and the tool's own axes have no name.
+    /// Returns the name of the coordinate frame of `product`. `None` for joints, which have no frame, and in the tool's axes,
+    /// which have no name.
     pub(super) fn frame_id(&self, product: Product) -> Option<&str> {
         match (product, self.frame) {
             (Product::Joints, _) | (Product::Jacobian | Product::Twist, Frame::Tool) => None,
@@ -146,7 +147,7 @@ impl Spec {
 }
 
 impl Channels {
-    /// Checks that the range of values `first..end` has one of the two `widths`.
+    /// Checks that the range `first..end` has one of the two `widths`: number of values without and with velocities.
     fn new([first, end]: [usize; 2], widths: [usize; 2]) -> Result<Self, String> {
         if widths.contains(&end.saturating_sub(first)) {
             return Ok(Self { first, end });
@@ -159,20 +160,22 @@ impl Channels {
     }
 }
 
-/// Length of an axis of a product's shape: a fixed length, or the number of joints.
+/// Length of one axis in the shape of a pose, Jacobian, twist or row of joints: a fixed length, or the number of joints.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
     Length(usize),
     Joints,
 }
 
-/// Names of the values along the last axis of a product: fixed names, or the names of the joints.
+/// Names of the values along the last axis of a pose, Jacobian, twist or row of joints: fixed names, or the names of
+/// the joints.
 pub(super) enum Fields<'a> {
     Fixed(&'static [&'static str]),
     Joints(&'a [String]),
 }
 
-/// The range of a joint's plausible values, radians; infinite for a continuous or prismatic joint.
+/// Returns the plausible range of a joint's value, radians: its limits, widened by a full turn on either side. The range of a
+/// continuous or prismatic joint is infinite.
 fn plausible(joint: &Joint) -> [f64; 2] {
     match joint.kind {
         JointKind::Revolute => [joint.limits[0] - TAU, joint.limits[1] + TAU],
@@ -180,7 +183,7 @@ fn plausible(joint: &Joint) -> [f64; 2] {
     }
 }
 
-/// Number of values of a sample that `from` takes by their names; `None` if `from` names no values.
+/// Returns the number of values that `from` selects by name from each sample; `None` if it selects none by name.
 fn width_of(from: Option<&FromConfig>) -> Option<usize> {
     let from = from?;
     let names = from.names.as_ref()?;
@@ -204,8 +207,8 @@ fn check_products(entry: &KinematicsEntry) -> Result<(), String> {
     }
 }
 
-/// Checks the prefix of the names of an entry's outputs. An error has the key that gives the prefix, `name` or `chain`,
-/// and the problem.
+/// Checks the prefix of the names of an entry's outputs. An error has the key that gives the prefix, `name` or `chain`, and a
+/// description of the problem.
 pub(super) fn check_name(entry: &KinematicsEntry) -> Result<(), (&'static str, String)> {
     let name = entry.own_name();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

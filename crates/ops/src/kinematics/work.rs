@@ -1,4 +1,4 @@
-//! Forward and inverse kinematics in both float types. Each message is computed in the float type of its values.
+//! Forward and inverse kinematics for both float types. Each message is computed in the float type of its values.
 
 use super::InputError;
 use super::forward::{Forward, Order};
@@ -11,7 +11,7 @@ use robocache_device::Dtype;
 use robocache_kinematics::{Chain, Frame, InverseError};
 use robocache_stream::{Header, Message, Payload, SampleRows, SamplesError};
 
-/// Forward kinematics in both float types: products that are computed from joints.
+/// Forward kinematics for messages of either float type: computes poses, Jacobians and twists from joints.
 #[derive(Debug)]
 pub(super) struct ForwardWork {
     places: Places,
@@ -20,13 +20,13 @@ pub(super) struct ForwardWork {
     double: Forward<f64>,
 }
 
-/// Inverse kinematics in both float types: joints that are found for poses.
+/// Inverse kinematics for messages of either float type: finds joints for poses.
 #[derive(Debug)]
 pub(super) struct InverseWork {
     /// The float32 solver; an error if the tolerances are too fine for float32.
     single: Result<Inverse<f32>, InverseError>,
     double: Inverse<f64>,
-    /// The type of the last message; `None` before the first message.
+    /// Float type of the last message; `None` before the first message.
     dtype: Option<Dtype>,
     epoch: Option<i64>,
 }
@@ -41,13 +41,13 @@ impl ForwardWork {
         }
     }
 
-    /// True if the message that was read has velocities, and the entry makes a twist of them.
+    /// True if the last message read has velocities, and the entry asks for a twist.
     pub(super) fn has_velocities(&self) -> bool {
         self.has_velocities
     }
 
-    /// Index of the joint and value of the first position outside its plausible range, in the message that was read, whose
-    /// type is `dtype`.
+    /// Returns the first joint position outside its plausible range in the last message read, as the joint's index and the
+    /// position. `dtype` is the float type of the message.
     pub(super) fn implausible(&self, dtype: Dtype, spec: &Spec, states: &[RowState]) -> Option<(usize, f64)> {
         match dtype {
             Dtype::Float32 => self.single.implausible(&spec.plausible, states),
@@ -55,7 +55,8 @@ impl ForwardWork {
         }
     }
 
-    /// Number of rows with a position outside its plausible range, in the message that was read, whose type is `dtype`.
+    /// Counts the rows of the last message read with a joint position outside its plausible range. `dtype` is the float type of
+    /// the message.
     pub(super) fn implausible_rows(&self, dtype: Dtype, spec: &Spec, states: &[RowState]) -> usize {
         match dtype {
             Dtype::Float32 => self.single.implausible_rows(&spec.plausible, states),
@@ -63,7 +64,7 @@ impl ForwardWork {
         }
     }
 
-    /// The names of the values that were read, if `channels` selects the values and none of the names is a joint's.
+    /// Returns the names of the last message's values, if `channels` is configured and none is the name of a joint.
     pub(super) fn unnamed<'a>(&'a self, spec: &'a Spec) -> Option<Unnamed<'a>> {
         let fields = self.places.unnamed().filter(|_| spec.channels.is_some())?;
         Some(Unnamed {
@@ -72,7 +73,7 @@ impl ForwardWork {
         })
     }
 
-    /// Writes a product of the message that was read, whose type is `dtype`.
+    /// Computes `product` for the last message read, and writes it to the payload. `dtype` is the float type of the message.
     pub(super) fn write(
         &self,
         product: Product,
@@ -87,7 +88,7 @@ impl ForwardWork {
         }
     }
 
-    /// Reads a message, and sets the state of each row. Returns the type of the message.
+    /// Reads a message, and sets the state of each of its rows. Returns the float type of its values.
     pub(super) fn read(
         &mut self,
         message: &Message,
@@ -136,7 +137,8 @@ impl InverseWork {
         })
     }
 
-    /// Finds joints for the poses of the message that was read, whose type is `dtype`, and writes them to the payload.
+    /// Finds joints for the poses of the last message read, and writes them to the payload. `dtype` is the float type of
+    /// the message.
     pub(super) fn write(&mut self, dtype: Dtype, states: &mut [RowState], payload: &mut Payload<'_>) {
         match (&mut self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.write(states, payload),
@@ -144,8 +146,8 @@ impl InverseWork {
         }
     }
 
-    /// Number of rows whose joints jumped away from the previous answer, and the index of the first such row. `dtype`
-    /// is the type of the message. `None` without a jump.
+    /// Returns the number of written rows whose joints jumped by more than `max_joint_step`, and the index of the first such
+    /// row. Returns `None` without a jump. The float type of the message is `dtype`.
     pub(super) fn changes(&self, dtype: Dtype) -> Option<(u64, usize)> {
         match (&self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.changes(),
@@ -153,7 +155,8 @@ impl InverseWork {
         }
     }
 
-    /// Writes the metadata of the joints: the number of jumps so far (`branch`), and the errors of each row.
+    /// Writes the metadata of the joints: the number of jumps so far (`branch`), and the position and rotation errors of
+    /// each row.
     pub(super) fn describe(&self, dtype: Dtype, header: &mut Header) {
         match (&self.single, dtype) {
             (Ok(single), Dtype::Float32) => single.describe(header),
@@ -161,7 +164,7 @@ impl InverseWork {
         }
     }
 
-    /// Reads a message, and sets the state of each row. Returns the type of the message.
+    /// Reads a message, and sets the state of each of its rows. Returns the float type of its values.
     pub(super) fn read(
         &mut self,
         message: &Message,
@@ -217,8 +220,8 @@ fn last_side(message: &Message) -> Option<usize> {
     usize::try_from(side).ok()
 }
 
-/// The samples of a message, of `width` values each, and their type. Refuses samples that are matrices: each of their rows
-/// would need a stamp of its own.
+/// Returns the samples of a message, of `width` values each, and their float type. Refuses samples that are matrices, because
+/// each row of a matrix would need its own stamp.
 fn samples(message: &Message, width: usize) -> Result<(SampleRows<'_>, Dtype), InputError> {
     let samples = message.samples(width)?;
     if last_side(message).is_some_and(|side| side != width) {

@@ -1,12 +1,13 @@
-//! Arithmetic of the search for a lag: resampling, speed, correlation, chance, peaks.
+//! Arithmetic of the search for a lag between two channels: resampling, rate of change, cross-correlation, peaks.
 //!
-//! A time step at which a channel is not known is NaN in `levels` and 0 in `speed`, so it adds nothing to a correlation.
+//! A time step at which the value of a channel is not known is NaN in `levels` and 0 in `speed`, so it adds nothing
+//! to a correlation.
 
 use super::Channel;
 
-/// Returns the rate of change of a channel at `steps` times from `start` on, `step_ns` apart: the difference of the values `half`
-/// steps later and `half` steps earlier. It is scaled to mean 0 and variance 1 over the steps where it is known, and is 0 where it
-/// is not known.
+/// Returns the rate of change of a channel at `steps` times from `start` on, `step_ns` apart: the value `half` steps later
+/// minus the value `half` steps earlier. It is scaled to mean 0 and variance 1 over the steps where it is known, and is 0 at
+/// all other steps.
 pub(super) fn speed(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, half: i64, max_gap_ns: i64) -> Vec<f32> {
     let levels = levels(of, start, steps, step_ns, max_gap_ns);
     let half = half as usize;
@@ -61,9 +62,9 @@ fn levels(of: Channel<'_>, start: i64, steps: usize, step_ns: i64, max_gap_ns: i
     (0..steps).map(level).collect()
 }
 
-/// Returns the correlation of two signals of mean 0, for each lag in `first..=last`. At a lag, the second signal is read `lag`
-/// steps later. The correlation is the sum of the products of the values, divided by the root of the product of the sums of their
-/// squares. Only steps that both signals have at this lag count.
+/// Returns the normalized cross-correlation of two signals of mean 0, for each lag in `first..=last`. At a lag, `a[i]` is
+/// paired with `b[i + lag]`. The sum of the products is divided by the root of the product of both energies, over the
+/// steps that overlap.
 pub fn correlation(a: &[f32], b: &[f32], first: i64, last: i64) -> Vec<f64> {
     let energy = |signal: &[f32]| {
         let sums = signal.iter().scan(0.0f64, |sum, &value| {
@@ -91,8 +92,7 @@ pub fn correlation(a: &[f32], b: &[f32], first: i64, last: i64) -> Vec<f64> {
     (first..=last).map(at).collect()
 }
 
-/// Returns the dot product of two signals: in blocks, with eight float32 sums side by side; the sums of blocks are added in
-/// float64.
+/// Returns the dot product of two signals: float32 sums in eight lanes over blocks of 1024 values, which are added in float64.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;
     for (a, b) in a.chunks(1024).zip(b.chunks(1024)) {
@@ -110,9 +110,8 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     sum
 }
 
-/// Returns the standard deviation of the correlation that chance gives two signals which have nothing to do with each other. By
-/// Bartlett's formula, its square is the sum over the lags of the products of both autocorrelations, divided by the number of
-/// steps.
+/// Returns the standard deviation that chance gives the correlation of two unrelated signals. By Bartlett's formula, its square
+/// is the sum over the lags of the products of both autocorrelations, divided by the number of steps.
 pub(super) fn chance(a: &[f32], b: &[f32]) -> f64 {
     let steps = a.len().min(b.len());
     // Up to a lag of 1000 steps; further away there is nothing but noise.
@@ -124,7 +123,7 @@ pub(super) fn chance(a: &[f32], b: &[f32]) -> f64 {
     ((1.0 + 2.0 * products).max(1.0) / known as f64).sqrt()
 }
 
-/// Returns position and height of the vertex of the parabola through the values `before` at -1, `at` at 0 and `after` at 1. The
+/// Returns the position and height of the vertex of the parabola through `(-1, before)`, `(0, at)` and `(1, after)`. The
 /// position is within -0.5 to 0.5.
 pub(super) fn vertex(before: f64, at: f64, after: f64) -> (f64, f64) {
     let bend = before - 2.0 * at + after;
@@ -135,8 +134,8 @@ pub(super) fn vertex(before: f64, at: f64, after: f64) -> (f64, f64) {
     (place, at - 0.25 * (before - after) * place)
 }
 
-/// Returns the index of the highest local maximum outside the main lobe, the peak around index `best`; `None` if there is none. The
-/// lobe ends on each side where the values first fall to half of the value at `best`.
+/// Returns the index of the highest local maximum outside the main peak at index `best`; `None` if there is none. The main peak
+/// ends on each side where the values first fall to half of the value at `best`.
 pub(super) fn second_peak(values: &[f64], best: usize) -> Option<usize> {
     let half = 0.5 * values[best];
     let right = values[best..].iter().position(|&value| value <= half).map(|n| best + n);

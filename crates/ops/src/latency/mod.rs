@@ -1,8 +1,8 @@
 //! Lag of one channel behind another, found offline by cross-correlation: [`Correlator`].
 //!
-//! Two sensors that see the same movement (joint speeds and the motion of a camera, a command and its feedback) are alike but
-//! for a lag. Both channels are differentiated, because levels correlate at every lag, and put on common steps. The lag is
-//! where they correlate best. If it can't be known, it is refused: [`LatencyError`].
+//! Two sensors that see the same movement, such as joint speeds and the motion of a camera, give the same signal except for a
+//! lag. Both channels are resampled to common time steps, and differentiated, because levels correlate at every lag. The result
+//! is the lag with the highest correlation, or a [`LatencyError`] if the lag can't be known.
 //!
 //! ```
 //! use robocache_ops::latency::{Channel, Correlator, LatencyConfig};
@@ -34,17 +34,17 @@ use super::ConfigError;
 /// Settings of the search for the lag between two channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyConfig {
-    /// Smallest and greatest lag that is searched, ms; positive if the second channel is behind the first.
+    /// Smallest and greatest lag to search, ms; positive if the second channel is behind the first.
     pub range_ms: (f64, f64),
-    /// Distance of the time steps on which both channels are compared, ms. A lag is found to a fraction of a step.
+    /// Length of the time steps on which both channels are compared, ms. A lag is found to a fraction of a step.
     pub step_ms: f64,
-    /// Time over which the difference of a channel is taken, ms: a longer time is steadier with noise, a shorter one finer.
+    /// Time over which the difference of a channel is computed, ms: a longer time suppresses noise, a shorter one keeps detail.
     pub smooth_ms: f64,
-    /// Greatest distance of two samples between which values are interpolated, ms.
+    /// Greatest time between two samples for values to be interpolated between them, ms.
     pub max_gap_ms: f64,
-    /// Correlation from which on a lag is accepted, 0 to 1.
+    /// Smallest correlation at which a lag is accepted, 0 to 1.
     pub min_peak: f64,
-    /// Greatest height of the second peak at which a lag is accepted, as a share of the height of the highest peak, 0 to 1.
+    /// Greatest height of the second peak at which a lag is accepted, as a fraction of the highest peak, 0 to 1.
     pub max_second: f64,
 }
 
@@ -61,12 +61,12 @@ impl Default for LatencyConfig {
     }
 }
 
-/// Scalar signal over time: the samples of one value.
+/// Scalar signal over time: one channel of a sensor.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel<'a> {
     /// Times of the samples, ns, ascending. If two samples have the same time, the later one in the list counts.
     pub times_ns: &'a [i64],
-    /// Values of the samples, as many as times. A value that is not finite is left out.
+    /// Values of the samples, one for each time. A value that is not finite is left out.
     pub values: &'a [f64],
 }
 
@@ -76,12 +76,12 @@ pub struct Latency {
     /// Delay of the second channel behind the first, ms; negative if the second channel is ahead. It is the `latency_ms` to
     /// configure for the second channel if the `latency_ms` of the first channel is 0.
     pub lag_ms: f64,
-    /// Correlation of the channels at `lag_ms`: the height of the parabola through the highest value of `curve` and its neighbours.
+    /// Correlation of the channels at `lag_ms`: the height of the parabola through the highest value of `curve` and
+    /// its two neighbours.
     pub peak: f64,
-    /// Highest peak of `curve` outside the lobe of the main peak: its lag, ms, and its correlation. `None` if there is none.
+    /// Highest peak of `curve` outside the main peak: its lag, ms, and its correlation. `None` if there is none.
     pub second: Option<(f64, f64)>,
-    /// Standard deviation of the correlation by chance: of channels that move as these two do, and have nothing to do with each
-    /// other.
+    /// Standard deviation that chance gives the correlation of unrelated channels that move as fast as these two.
     pub noise: f64,
     /// Correlation at every lag of the range.
     pub curve: Curve,
@@ -99,7 +99,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Lag, ms, at an index of `values`, which may lie between two values.
+    /// Returns the lag, ms, at an index of `values`; a fraction gives a lag between two values.
     pub fn lag_ms(&self, index: f64) -> f64 {
         self.first_ms + index * self.step_ms
     }
@@ -109,22 +109,22 @@ impl Curve {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatencyError {
-    /// The times and values of a channel differ in number, or the times are not ascending.
+    /// The channel has unequal numbers of times and values, or its times are not ascending.
     #[error("channel {channel}: {problem}")]
     Channel {
-        /// Channel at fault: `a`, the first, or `b`, the second.
+        /// Channel with the error: `a`, the first, or `b`, the second.
         channel: char,
-        /// Problem: what the channel has, and what is allowed.
+        /// Description of the error: what the channel has, and what is allowed.
         problem: String,
     },
     /// The value of a channel changes too rarely.
     #[error("channel {channel} hardly moves: it changes {changes} times (needed: {needed} or more)")]
     Still {
-        /// Channel at fault: `a`, the first, or `b`, the second.
+        /// Channel with too few changes: `a`, the first, or `b`, the second.
         channel: char,
         /// Number of times that the value of the channel changes.
         changes: usize,
-        /// Number of changes of its value from which on a channel is accepted.
+        /// Smallest number of changes with which a channel is accepted.
         needed: usize,
     },
     /// The time that both channels cover is too short for the range of lags.
@@ -134,7 +134,7 @@ pub enum LatencyError {
     Short {
         /// Time that both channels cover, s.
         common_s: f64,
-        /// Least time in common with which a lag is searched, s: about four times the greatest lag.
+        /// Shortest common time in which a lag is searched, s: about four times the greatest lag.
         needed_s: f64,
     },
     /// The time that both channels cover has too many steps to compute.
@@ -145,19 +145,19 @@ pub enum LatencyError {
         /// Greatest number of steps that is accepted.
         allowed: i128,
     },
-    /// The channels move too slowly for their time in common: no correlation would stand out from chance.
+    /// The channels change too slowly for the time that both cover: no correlation would stand out from chance.
     #[error(
         "chance alone correlates them by {chance:.2} (allowed: up to {allowed:.2}): they move too slowly for the {common_s:.1} s that they have in common (needed: more time, or quicker movement)"
     )]
     Slow {
-        /// Standard deviation of the correlation by chance.
+        /// Standard deviation that chance gives the correlation of such channels.
         chance: f64,
         /// Greatest value of `chance` that is accepted.
         allowed: f64,
         /// Time that both channels cover, s.
         common_s: f64,
     },
-    /// The highest correlation is too low: the channels may have nothing to do with each other.
+    /// The highest correlation is too low: the channels may be unrelated.
     #[error(
         "the highest correlation is {peak:.2}, at {lag_ms:.1} ms (needed: {needed:.2}; the lowest is {trough:.2}: if that is further from 0, one channel seems to be inverted)"
     )]
@@ -166,12 +166,12 @@ pub enum LatencyError {
         peak: f64,
         /// Lag of the highest correlation, ms.
         lag_ms: f64,
-        /// Value of `peak` from which on the lag is accepted.
+        /// Smallest value of `peak` with which the lag is accepted.
         needed: f64,
         /// Lowest correlation within the range of lags.
         trough: f64,
     },
-    /// The channels correlate better if one of them is taken with the other sign.
+    /// The channels correlate better if the sign of one of them is inverted.
     #[error(
         "the lowest correlation, {trough:.2} at {trough_ms:.1} ms, is further from 0 than the highest, {peak:.2} at {lag_ms:.1} ms: one channel seems to be inverted (allowed: both with the same sign)"
     )]
@@ -185,7 +185,7 @@ pub enum LatencyError {
         /// Lag of the lowest correlation, ms.
         trough_ms: f64,
     },
-    /// The correlation is highest at an end of the range, so the true lag may lie outside.
+    /// The correlation is highest at an end of the range of lags, so the true lag may lie outside.
     #[error(
         "the correlation is highest at {lag_ms:.1} ms, an end of the range (needed: a peak within it; try a wider range)"
     )]
@@ -206,15 +206,15 @@ pub enum LatencyError {
         second: f64,
         /// Lag of the second-highest peak, ms.
         second_ms: f64,
-        /// Greatest share of `peak` at which `second` is accepted.
+        /// Greatest ratio of `second` to `peak` at which the lag is accepted.
         allowed: f64,
     },
 }
 
-/// Number of changes of a channel's value from which on its lag can be known.
+/// Smallest number of changes of a channel's value with which its lag can be known.
 const LEAST_CHANGES: usize = 10;
 
-/// Height above which a peak stands out, in standard deviations of the correlation by chance.
+/// Smallest height of a peak that is accepted, in standard deviations of the correlation by chance.
 const DEVIATIONS: f64 = 5.0;
 
 /// Greatest number of time steps at which channels are compared: three hours at 1 ms.
@@ -229,13 +229,13 @@ pub struct Correlator {
     first: i64,
     /// Greatest lag of the range, in time steps of `step_ms`.
     last: i64,
-    /// Half of `smooth_ms`, in time steps of `step_ms`, at least 1.
+    /// Half of `smooth_ms`, rounded to time steps of `step_ms`, at least 1.
     half_smooth: i64,
     max_gap_ns: i64,
 }
 
 impl Correlator {
-    /// Creates a search from a configuration, which is checked.
+    /// Checks a configuration, and creates a search with it.
     ///
     /// # Errors
     /// [`ConfigError`] names the invalid key, its value and the allowed values.
@@ -353,7 +353,7 @@ impl Correlator {
         })
     }
 
-    /// Returns the start of the time that both channels cover, ns, and the number of steps in that time.
+    /// Returns the start of the time that both channels cover, ns, and the number of time steps in it.
     fn common(&self, a: Channel<'_>, b: Channel<'_>) -> Result<(i64, usize), LatencyError> {
         let ends = |channel, of: Channel<'_>| {
             let refused = |problem| Err(LatencyError::Channel { channel, problem });

@@ -1,10 +1,10 @@
-//! Lags of channels that were made with a known lag, and the reasons for which a lag is refused.
+//! Tests of channels with a known lag, and of the reasons for which a lag is refused.
 
 use super::*;
 
 const MS: i64 = 1_000_000;
 
-/// Returns a movement of many frequencies below `hz`, the same at every call with the same seed.
+/// Returns a sum of sine waves below `hz`, as a function of the time in s: the same for each call with the same seed.
 fn movement(seed: u64, hz: f64) -> impl Fn(f64) -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = move || {

@@ -1,30 +1,32 @@
-//! The configuration of a stream of poses.
+//! Configuration of a stream of poses: one entry of the section `poses:`.
 
 use super::track::POSE_VALUES;
 use crate::{ConfigError, check_from, duration_ns, refused};
 use robocache_stream::{FromConfig, Selection};
 use serde::Deserialize;
 
-/// A stream of poses of a moving frame: an entry of the section `poses:`.
+/// Stream of poses of a moving frame, such as odometry: one entry of the section `poses:`.
 ///
-/// A sample is a position, metres, and a unit quaternion x, y, z, w. In the 13 values of an odometry message, a velocity follows,
-/// which is not used.
+/// A sample is a position, metres, and a unit quaternion x, y, z, w. An odometry message has 13 values: the velocities that
+/// follow the pose are ignored.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PoseConfig {
-    /// The id of the dataflow input.
+    /// Name of the dataflow input that brings the poses.
     pub input: String,
-    /// Paths of the values and of the stamp in a struct payload. `None`: well-known structs are recognised.
+    /// Paths of the values and of the stamp within messages that are structs. `None`: the fields of a recognised struct, such
+    /// as a ROS message.
     pub from: Option<FromConfig>,
-    /// Delay of the stamps behind the capture, ms: a sample's time is its stamp minus this delay.
+    /// Delay of the stream's stamps behind the capture, ms: the time of a sample is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Longest time between two samples, ms, over which a pose is interpolated. `None`: any time.
+    /// Longest time between two samples, ms, over which a pose is interpolated. `None`: no limit.
     pub max_gap_ms: Option<f64>,
-    /// Time after the newest sample, ms, for which that sample's pose holds. It counts only if the wait for the next sample is over.
+    /// Longest time after the newest sample, ms, for which its pose is still used. It is used only once the operation no longer
+    /// waits for the next sample.
     #[serde(default)]
     pub extrapolate_ms: f64,
-    /// Step back of the stamps, ms, above which the clock counts as set back.
+    /// Greatest step back of a stamp, ms, that is not a clock jump: past it, all earlier samples are dropped.
     #[serde(default = "default_reset_ms")]
     pub reset_ms: f64,
 }
@@ -47,10 +49,10 @@ impl Default for PoseConfig {
 }
 
 impl PoseConfig {
-    /// Checks every value. `at` is the place of the stream in the configuration, such as `poses.base`.
+    /// Checks every value. `at` is the key of the stream in the configuration, such as `poses.base`, for errors.
     ///
     /// # Errors
-    /// The first key whose value is not allowed, the value, and the allowed values.
+    /// [`ConfigError`] names the first invalid key, its value and the allowed values.
     pub fn validate(&self, at: &str) -> Result<(), ConfigError> {
         let Self {
             input,
@@ -76,7 +78,7 @@ impl PoseConfig {
         Ok(())
     }
 
-    /// Selection of the values and stamps that are read from a message.
+    /// Returns the selection of the values and stamps to read from a message.
     pub fn selection(&self) -> Selection {
         Selection::named_samples(self.from.clone())
     }

@@ -1,33 +1,33 @@
-//! Poses in messages.
+//! Reads the poses of a message.
 
 use super::track::POSE_VALUES;
 use crate::kinematics::check_order_of_pose;
 use robocache_stream::{Message, SamplesError};
 
-/// Number of values of an odometry message: a pose, and the velocities behind it, which are not used.
+/// Number of values of an odometry message: a pose, followed by velocities, which are ignored.
 const ODOMETRY_VALUES: usize = 13;
 
-/// The reason why a message has no poses.
+/// Reason why a message has no poses.
 #[derive(Debug, thiserror::Error)]
 pub enum PoseError {
-    /// The message is not made of samples.
+    /// The payload can't be read as samples.
     #[error(transparent)]
     Samples(#[from] SamplesError),
-    /// The number of values of a sample.
+    /// A sample has this number of values, which is neither 7 (a pose) nor 13 (odometry).
     #[error(
         "{0} values a sample came (needed: 7, x y z and the quaternion x y z w; or 13, with the velocities of odometry)"
     )]
     Width(usize),
-    /// The names of the values are not those of a pose, in its order.
+    /// The values have these names, which are not those of a pose in the order x y z, quaternion x y z w.
     #[error("the values are {0} (needed: x y z and the quaternion in the order x y z w)")]
     Order(String),
 }
 
-/// Calls `take` with each pose of a message: its stamp, ns, a position and a quaternion x, y, z, w. Rows whose `valid` is 0 are left
-/// out.
+/// Calls `take` with each pose of a message: its stamp, ns, its position, m, and its quaternion x, y, z, w. Skips rows whose
+/// `valid` is 0.
 ///
 /// # Errors
-/// [`PoseError`].
+/// [`PoseError`] if the message has no poses.
 pub fn for_each_pose(message: &Message, mut take: impl FnMut(i64, [f64; 3], [f64; 4])) -> Result<(), PoseError> {
     let values = message
         .data()

@@ -1,4 +1,4 @@
-//! The samples of a stream of poses, and the pose at a time between them.
+//! [`PoseTrack`]: the samples of a stream of poses, and the pose at any time between them.
 
 use super::PoseConfig;
 use crate::ConfigError;
@@ -8,24 +8,24 @@ use robocache_geometry::vector::norm;
 use robocache_time::{is_stamp_in_range, ms_to_ns};
 use std::collections::VecDeque;
 
-/// Number of values of a pose: a position and a quaternion.
+/// Number of values of a pose: a position x, y, z and a quaternion x, y, z, w.
 pub(super) const POSE_VALUES: usize = 7;
-/// Greatest number of samples that a track keeps: a minute at 1 kHz.
+/// Greatest number of samples that a track keeps: one minute at 1 kHz. Past it, the oldest are dropped.
 const MAX_SAMPLES: usize = 60_000;
-/// Norms of a quaternion that is a rotation.
+/// Norms with which a quaternion is accepted. It is then normalized.
 const NORMS: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
-/// Greatest coordinate of a position, metres.
+/// Greatest magnitude of a coordinate of a position, m.
 const MAX_DISTANCE: f64 = 1e8;
 
-/// The poses of a moving frame over time, from the samples of a stream.
+/// Poses of a moving frame over time, from the samples of a stream.
 #[derive(Debug)]
 pub struct PoseTrack {
     max_gap: Option<i64>,
     extrapolate: i64,
     reset: i64,
-    /// Samples in the order of their times, each time once.
+    /// Samples in the order of their times; no two have the same time.
     samples: VecDeque<Sample>,
-    /// Time from which on no pose has been used, ns.
+    /// Time before which samples are late, ns: poses before it have been used. `i64::MIN` if none has.
     unused_from: i64,
 }
 
@@ -36,58 +36,59 @@ struct Sample {
     rotation: Quaternion<f64>,
 }
 
-/// Outcome of pushing a sample.
+/// Result of adding a sample to a [`PoseTrack`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PushedPose {
     /// The sample is kept.
     Kept,
-    /// The sample is late: poses of its time have been used already. It is kept for later ones.
+    /// The sample is late: poses at its time have been used already. It is kept only if a later pose may need it.
     Late,
-    /// The sample is dropped: one of its time is there already.
+    /// The sample is dropped: the track has a sample of the same time.
     Again,
-    /// The sample is dropped: its stamp, ns, is out of range.
+    /// The sample is dropped: its time, ns, is out of the range of stamps.
     BadStamp(i64),
-    /// The sample is kept. The clock was set back, so all earlier samples are forgotten.
+    /// The sample is kept, and all earlier ones are dropped: its time is more than `reset_ms` before the newest, so the clock
+    /// was set back.
     Jumped,
-    /// The sample is dropped: the value with this index is not finite, or is a coordinate beyond 1e8 m.
+    /// The sample is dropped: the value at this index is not finite, or is a coordinate beyond 1e8 m.
     BadValue(usize, f64),
-    /// The sample is dropped: its quaternion has this norm.
+    /// The sample is dropped: the norm of its quaternion, given here, is not within 1e-6 to 1e6.
     BadNorm(f64),
 }
 
-/// A pose between two samples, or after the last one.
+/// Pose at a time: interpolated between two samples, or that of the newest one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PoseAt {
-    /// The transform from the moving frame to its parent.
+    /// Transform from the moving frame to its parent frame.
     pub pose: RigidTransform<f64>,
-    /// Time since the newest sample at or before it, ns.
+    /// Age of the newest sample at or before the time of the pose, ns.
     pub age_ns: i64,
-    /// True if the pose is that of the newest sample, which is older.
+    /// True if the time is after the newest sample, whose pose is used unchanged.
     pub is_extrapolated: bool,
 }
 
-/// The reason why there is no pose at a time.
+/// Reason why there is no pose at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPose {
-    /// No sample has come.
+    /// The track has no sample.
     #[error("no pose has come yet")]
     Empty,
-    /// The time is this much, ns, before the oldest sample that is kept.
+    /// The time is before the oldest sample, by this much, ns.
     #[error("the first pose is {:.3} s later", robocache_time::ns_to_s(*.0))]
     Before(i64),
-    /// The samples before and after the time are this far apart, ns.
+    /// The time between the samples before and after it, given here, ns, is longer than `max_gap_ms`.
     #[error("the poses around it are {:.3} s apart (`max_gap_ms`)", robocache_time::ns_to_s(*.0))]
     Gap(i64),
-    /// The time is this much, ns, after the newest sample.
+    /// The time is after the newest sample, by this much, ns, which is more than `extrapolate_ms`.
     #[error("the newest pose is {:.3} s older (`extrapolate_ms`)", robocache_time::ns_to_s(*.0))]
     After(i64),
 }
 
 impl PoseTrack {
-    /// Makes a track without samples.
+    /// Creates a track without samples.
     ///
     /// # Errors
-    /// The first key of `config` whose value is not allowed, the value, and the allowed values.
+    /// [`ConfigError`] names the first invalid key of `config`, its value and the allowed values.
     pub fn new(config: &PoseConfig) -> Result<Self, ConfigError> {
         config.validate("poses")?;
         Ok(Self {
@@ -99,8 +100,8 @@ impl PoseTrack {
         })
     }
 
-    /// Takes a sample: a position, metres, and a quaternion x, y, z, w, which is divided by its norm. Of two samples of one time,
-    /// the first one stays.
+    /// Adds a sample: a position, m, and a quaternion x, y, z, w, which is divided by its norm. If the track has a sample of
+    /// the same time, the new one is dropped.
     pub fn push(&mut self, time_ns: i64, position: [f64; 3], rotation: [f64; 4]) -> PushedPose {
         if !is_stamp_in_range(time_ns) {
             return PushedPose::BadStamp(time_ns);
@@ -142,18 +143,19 @@ impl PoseTrack {
         if is_late { PushedPose::Late } else { PushedPose::Kept }
     }
 
-    /// Time of the newest sample, ns.
+    /// Returns the time of the newest sample, ns; `None` without samples.
     pub fn newest_ns(&self) -> Option<i64> {
         self.samples.back().map(|sample| sample.time_ns)
     }
 
-    /// The pose at a time, less `anchor`, a point in the parent frame. Positions change linearly between two samples, and rotations
-    /// at a constant speed about one axis, the shorter way round.
+    /// Returns the pose at a time, with its position relative to `anchor`, a point in the parent frame. Between two samples,
+    /// positions are interpolated linearly, and rotations by slerp, the shorter way.
     ///
-    /// The anchor is subtracted from the samples' positions, so that a pose near it has the same bits wherever the anchor is.
+    /// The anchor is subtracted from the samples' positions before they are interpolated. So a pose near the anchor has the
+    /// same bits wherever the anchor is.
     ///
     /// # Errors
-    /// [`NoPose`].
+    /// [`NoPose`]: the reason why there is no pose at this time.
     pub fn at(&self, time_ns: i64, anchor: [f64; 3]) -> Result<PoseAt, NoPose> {
         let after = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
         let next = self.samples.get(after);
@@ -195,8 +197,8 @@ impl PoseTrack {
         })
     }
 
-    /// Begins anew after a clock was set back, so that stamps after `until` are of the former clock. If a sample has such a stamp,
-    /// all are forgotten. No sample is late from then on.
+    /// Restarts after a clock was set back: a stamp after `until` is from before the step. Drops all samples if one has such a
+    /// stamp. No sample counts as late until poses are used again.
     pub(crate) fn jump(&mut self, until: i64) {
         if self.newest_ns().is_some_and(|newest| newest > until) {
             self.samples.clear();
@@ -204,7 +206,7 @@ impl PoseTrack {
         self.unused_from = i64::MIN;
     }
 
-    /// Forgets the samples that no pose at or after `time_ns` needs. Samples from before that time are late from then on.
+    /// Drops the samples that no pose at or after `time_ns` needs. New samples from before that time are late.
     pub fn forget_before(&mut self, time_ns: i64) {
         self.unused_from = self.unused_from.max(time_ns);
         while self.samples.get(1).is_some_and(|second| second.time_ns <= time_ns) {
@@ -225,7 +227,7 @@ mod tests {
         PoseTrack::new(&PoseConfig { input, ..config }).unwrap()
     }
 
-    /// The quaternion of a rotation about z.
+    /// Returns the quaternion x, y, z, w of a rotation about z; `angle` in radians.
     fn about_z(angle: f64) -> [f64; 4] {
         [0.0, 0.0, (angle / 2.0).sin(), (angle / 2.0).cos()]
     }

@@ -8,20 +8,18 @@ use serde::Deserialize;
 pub struct ResampleConfig {
     /// Interpolation of values between samples; `linear` by default.
     pub interpolation: Interpolation,
-    /// Largest distance between the two samples around a target, ms; not for `previous` and `nearest`. `None`: no
-    /// limit.
+    /// Largest time between the two samples around a target, ms; not for `previous` and `nearest`. `None`: no limit.
     pub max_gap_ms: Option<f64>,
-    /// Largest distance from a target to the sample that gives its value, ms; only for `previous` and `nearest`.
-    /// `None`: no limit.
+    /// Largest time from a target to the sample that gives its value, ms; only for `previous` and `nearest`. `None`: no limit.
     pub max_age_ms: Option<f64>,
     /// Time after the last sample for which its value is held, ms; not for `previous` and `nearest`. `None`: 0.
     pub extrapolate_ms: Option<f64>,
-    /// True if `slerp` gives, of the two quaternions of a rotation, the one with w >= 0. `None`: false.
+    /// True if `slerp` returns, of the quaternions q and -q of the same rotation, the one with w >= 0. `None`: false.
     pub canonical: Option<bool>,
     /// Order of a quaternion's values for `slerp`. `None`: `xyzw`.
     pub order: Option<QuaternionOrder>,
-    /// Groups of channels with rules of their own; together they cover each channel of every batch once. If empty, all
-    /// channels are one group.
+    /// Groups of channels, each with an interpolation and limits of its own. Every channel is in exactly one group. If empty,
+    /// all channels are one group.
     pub groups: Vec<ChannelGroupConfig>,
     /// Value that is written to a channel without a valid value; NaN is allowed.
     pub fill_value: f32,

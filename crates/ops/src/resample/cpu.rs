@@ -1,4 +1,4 @@
-//! The CPU implementation of resampling. It is the specification: the devices compute the same bits.
+//! Resampling on the CPU. It is the specification: GPUs compute the same bits.
 
 use super::spec::Spec;
 use super::{ResampleConfig, Trajectories, trajectories};
@@ -8,7 +8,7 @@ use robocache_device::{Dtype, Float};
 use robocache_time::blend::{self, Rows, Written};
 use robocache_time::pick;
 
-/// Counts of a batch's samples and targets.
+/// Counts of the rows and targets of a batch, and of samples that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResampleCounters {
     /// Number of trajectories, one for each row of the batch.
@@ -17,8 +17,8 @@ pub struct ResampleCounters {
     pub targets: u64,
     /// Number of targets without a valid value.
     pub invalid: u64,
-    /// Number of samples that were dropped because they have a NaN or an infinity, or are not the rotation that a group
-    /// needs.
+    /// Number of samples that were dropped because they have a NaN or an infinity, or are not the rotation that their group of
+    /// channels needs.
     pub dropped_nonfinite: u64,
     /// Number of targets without a valid value because the batch's type can't hold the result; `invalid` counts these targets, too.
     pub dropped_overflow: u64,
@@ -34,23 +34,23 @@ impl std::ops::AddAssign for ResampleCounters {
     }
 }
 
-/// Resamples batches of trajectories on the CPU. Once the resampler has seen its largest trajectory, it allocates
-/// nothing.
+/// Resamples batches of trajectories on the CPU. Scratch memory is kept, so that in steady state a batch allocates nothing.
 pub struct CpuResampler {
     spec: Spec,
-    /// Scratch memory, one for each part that a large batch is cut into.
+    /// Scratch memory, one element for each part into which a large batch is divided.
     scratch: Vec<UsableSamples>,
 }
 
-/// Size of a batch's values, bytes, from which on all cores share the batch. For a smaller batch, waking the cores
-/// costs more than it saves.
+/// Smallest size of a batch's values, bytes, for which all cores share the batch. For a smaller batch, waking the cores costs
+/// more than it saves.
 const PARALLEL_BYTES: usize = 1 << 20;
 
-/// Number of parts for each core into which a batch is cut, so that trajectories of unlike length even out.
+/// Number of parts per core into which a large batch is divided. Cores then finish together even if trajectories differ
+/// in length.
 const PARTS_PER_CORE: usize = 4;
 
-/// Times and indices of the samples of a trajectory that are used, if some are not finite or share a time with a later
-/// sample.
+/// Times and indices of a trajectory's usable samples. Samples with a NaN or an infinity are left out, and of samples with the
+/// same time all but the last.
 #[derive(Default)]
 struct UsableSamples {
     times: Vec<i64>,
@@ -74,8 +74,8 @@ impl CpuResampler {
         }
     }
 
-    /// Writes the values at each target to `values`: `[T, D]` for each row, of the batch's type. Writes the target's
-    /// validity, 0 or 1, to `valid`: T for each row.
+    /// Resamples a batch. For each row, writes the values at its T targets to `values`, `[T, D]` in the batch's type, and their
+    /// validity, 0 or 1, to `valid`.
     ///
     /// # Panics
     /// If `values` does not have [`Trajectories::output_bytes`] bytes, aligned for the batch's type, or `valid` not one
@@ -104,15 +104,15 @@ impl CpuResampler {
     }
 }
 
-/// Configuration, and the rows of a batch that one core resamples.
+/// Rows of a batch that one core resamples, and the configuration.
 struct Part<'a> {
     spec: &'a Spec,
     rows: trajectories::Rows<'a>,
 }
 
 impl Part<'_> {
-    /// Divides and conquers: halves the rows and the scratch memory, and resamples the halves in parallel, until one
-    /// row or one element of scratch memory is left. Rows are independent, so the result does not depend on the cut.
+    /// Resamples the rows on several cores: halves the rows and the scratch memory recursively, until one row or one scratch
+    /// element is left. Rows are independent, so the result does not depend on the division.
     fn share<T: Float>(self, scratch: &mut [UsableSamples], values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         let Self { spec, rows } = self;
         if let ([kept], _) | ([kept, ..], 0 | 1) = (&mut *scratch, rows.len()) {
@@ -130,8 +130,8 @@ impl Part<'_> {
         counters
     }
 
-    /// Runs the code compiled for AVX2 if the CPU has AVX2. The result is the same: each lane computes what a scalar
-    /// would.
+    /// Resamples the rows with code compiled for AVX2, if the CPU has AVX2. The result is the same: each lane computes what
+    /// scalar code would.
     fn dispatch<T: Float>(&self, kept: &mut UsableSamples, values: &mut [T], valid: &mut [u8]) -> ResampleCounters {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -180,8 +180,8 @@ impl Part<'_> {
 }
 
 impl Spec {
-    /// Resamples one trajectory, whose times ascend strictly. `IS_MODERATE` is true only if all samples are
-    /// [moderate](Float::all_moderate).
+    /// Resamples one trajectory with strictly ascending times, all channels as one group. `IS_MODERATE` is true only if all
+    /// samples are [moderate](Float::all_moderate): finite, and too small to overflow.
     #[inline(always)]
     fn row<'a, T: Float, const IS_MODERATE: bool>(
         &self,
@@ -206,13 +206,13 @@ impl Spec {
         }
     }
 
-    /// True if every group of channels accepts its values of `sample`, all of which are finite.
+    /// True if every group of channels can use its part of `sample`, such as a quaternion. All values of `sample` are finite.
     fn takes<T: Float>(&self, sample: &[T]) -> bool {
         self.groups(sample.len())
             .all(|group| group.rule.takes(&sample[group.from..group.to]))
     }
 
-    /// Resamples one trajectory, group of channels by group of channels.
+    /// Resamples one trajectory, with a separate interpolation for each group of channels.
     #[expect(clippy::too_many_arguments, reason = "the samples, the targets and the answer")]
     fn grouped_row<T: Float>(
         &self,
@@ -246,9 +246,9 @@ impl Spec {
     }
 }
 
-/// True if all samples of a trajectory are [moderate](Float::all_moderate).
+/// True if all samples of a trajectory are [moderate](Float::all_moderate): finite, and too small to overflow.
 ///
-/// The first read of the samples takes most of a batch's time. The function therefore prefetches a few kilobytes ahead,
+/// This first read of the samples takes most of a batch's time. The function therefore prefetches a few kilobytes ahead,
 /// further than the CPU does by itself.
 #[inline(always)]
 fn all_moderate_ahead<T: Float>(samples: &[T]) -> bool {
@@ -280,7 +280,7 @@ fn prefetch<T: Float>(values: &[T]) {
 }
 
 impl UsableSamples {
-    /// Keeps the finite samples that `takes` accepts; of several such samples with the same time, the last. Returns the
+    /// Keeps the samples that are finite and that `takes` accepts; of several with the same time, only the last. Returns the
     /// number of samples that are not finite or not accepted.
     #[inline(always)]
     fn choose<T: Float>(&mut self, times: &[i64], samples: &[T], dim: usize, takes: impl Fn(&[T]) -> bool) -> u64 {
@@ -303,7 +303,8 @@ impl UsableSamples {
     }
 }
 
-/// Counts the `times`, which ascend, that are at or before `target`. `guess` is the count for the previous target.
+/// Counts the ascending `times` that are at or before `target`. The search starts at `guess`, the count for the
+/// previous target.
 #[inline(always)]
 fn at_or_before(times: &[i64], guess: usize, target: i64) -> usize {
     let mut until = guess;

@@ -5,6 +5,6 @@ robocache_stream::keys! {
     targets: i64,
     /// Number of targets of a batch without a valid value.
     invalid: i64,
-    /// Number of rows of a batch whose samples can't be used.
+    /// Number of rows of a batch that were refused because of a mistake, such as times that go back.
     refused_rows: i64,
 }

@@ -1,8 +1,8 @@
-//! Resamples batches of trajectories, on the CPU or on devices: [`Resampler`].
+//! Operation `resample`: resamples batches of trajectories, on the CPU or on GPUs, with [`Resampler`].
 //!
-//! Each row of a batch is one trajectory: S samples of D values at ascending times, and T targets. The answer is the
-//! value of the trajectory at every target, as `docs/semantics.md` defines it. S and T may differ
-//! from row to row, and may be 0. Targets may come in any order; ascending ones are found fastest.
+//! Each row of a batch is one trajectory: S samples of D values at ascending times, and T target times. The result is the value
+//! of the trajectory at each target, as `docs/semantics.md` defines it. S and T may differ from row to row, and may be 0.
+//! Targets may be in any order; ascending ones are found fastest.
 //!
 //! ```
 //! use robocache_device::{DeviceChoice, Dtype, Placement};

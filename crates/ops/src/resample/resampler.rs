@@ -1,5 +1,5 @@
-//! Operation `resample`: reads batches from messages and resamples them on the CPU or on devices. The choice changes no
-//! bit of the answer.
+//! Operation `resample`: reads batches from messages, and resamples them on the CPU or on GPUs. The results have the same bits
+//! on both.
 
 use super::gpu::ShardedResampler;
 use super::spec::Spec;
@@ -29,7 +29,7 @@ pub struct Resampler {
     backend: Backend<ShardedResampler>,
 }
 
-/// Batch, and the columns of the payload into which the CPU or the devices write its result.
+/// A batch, and the output columns into which the CPU or the devices write its results.
 struct BatchWork<'a> {
     batch: &'a Trajectories<'a>,
     values: &'a mut [u8],

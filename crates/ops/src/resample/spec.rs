@@ -1,4 +1,4 @@
-//! A checked configuration of resampling, which the CPU and the devices share.
+//! Checked configuration of resampling, shared by the CPU and the devices.
 
 use super::ChannelGroupConfig;
 use super::{ResampleConfig, Trajectories};
@@ -14,9 +14,9 @@ pub(super) struct Spec {
     pub mode: Interpolation,
     pub limits: Limits,
     pub fill: f32,
-    /// Groups in the order of their channels. If the configuration has none, a single group ends at `usize::MAX`.
+    /// Groups, in the order of their channels. A configuration without groups has a single one, which ends at `usize::MAX`.
     pub groups: Arc<[ChannelGroup]>,
-    /// True if the configuration has groups, or an interpolation for which `is_plain` is false.
+    /// True if the configuration has groups, or an interpolation other than `previous`, `nearest` and `linear`.
     pub is_grouped: bool,
 }
 
@@ -51,7 +51,7 @@ impl Spec {
         })
     }
 
-    /// The groups of a batch whose samples have `dim` values.
+    /// Returns the groups of channels for samples of `dim` values. A group that would end after `dim` ends there.
     pub(super) fn groups(&self, dim: usize) -> impl Iterator<Item = ChannelGroup> + Clone + '_ {
         let of_dim = move |group: &ChannelGroup| ChannelGroup {
             to: group.to.min(dim),
@@ -60,7 +60,7 @@ impl Spec {
         self.groups.iter().map(of_dim)
     }
 
-    /// The reason why no device can resample with this configuration; `None` if devices can.
+    /// Returns the reason why GPUs can't resample with this configuration; `None` if they can.
     pub(super) fn not_on_gpu(&self) -> Option<String> {
         let mode = channel_groups::not_on_gpu(self.groups.iter());
         mode.or_else(|| {

@@ -11,31 +11,31 @@ use std::ops::Range;
 ///
 /// A row with a mistake is [refused](Self::refused): its samples are left out, so that none of its targets is valid.
 pub struct Trajectories<'a> {
-    /// All rows as in the message, refused rows included.
+    /// All rows as received, refused rows included.
     sent: Rows<'a>,
-    /// Copy of the samples without the refused rows; `None` if no row is refused.
+    /// Copy of the samples in which refused rows have no samples; `None` if no row is refused.
     kept: Option<KeptSamples>,
     refused: Vec<RefusedRow>,
 }
 
-/// Copy of the samples of the rows that are not refused, row after row. A refused row is empty.
+/// Copy of a batch's samples, row after row, in which refused rows have no samples.
 struct KeptSamples {
     times: Vec<i64>,
     time_offsets: Vec<i32>,
     values: HostBuf,
 }
 
-/// Consecutive rows of a batch: all rows, or the rows of one core or device. Their offsets count from the first element
-/// of the batch.
+/// Consecutive rows of a batch: all rows, or the rows of one core or device. The offsets of the rows count from the first
+/// element of the whole batch.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub dim: usize,
-    /// True if two samples of a row of the batch have the same time.
+    /// True if, in any row of the batch, two samples have the same time.
     pub has_ties: bool,
     pub times: &'a [i64],
-    /// Offset of each row's first sample, followed by the end of the last row.
+    /// Index of each row's first sample, followed by the end of the last row.
     time_offsets: &'a [i32],
-    /// `dim` values for each time.
+    /// Values of the samples: `dim` values for each element of `times`.
     pub values: Values<'a>,
     pub targets: &'a [i64],
     target_offsets: &'a [i32],
@@ -54,7 +54,7 @@ pub struct RefusedRow {
 /// A mistake in the samples of a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
-    /// The number of values is not `dim` for each timestamp.
+    /// The number of values is not `dim` times the number of timestamps.
     #[error("{values} values for {samples} timestamps (allowed: {samples} times `dim` {dim})")]
     Length {
         /// Number of values in the row.
@@ -67,7 +67,7 @@ pub enum RowError {
     /// A list of the row is null, or has a null among its timestamps or targets.
     #[error("column `{column}` is null or has a null in it (allowed: nulls only among the elements of `values`)")]
     Null {
-        /// Name of the column.
+        /// Name of the column with the null.
         column: &'static str,
     },
     /// A timestamp, ns, is more than 2^61 ns from 1970.
@@ -76,11 +76,11 @@ pub enum RowError {
     /// A timestamp is less than the previous timestamp of the row.
     #[error("timestamp {at} is {came}, but the one before it is {before} (allowed: ascending timestamps, ties too)")]
     Descending {
-        /// Index within the row of the timestamp that is too small.
+        /// Index within the row of the timestamp that is less than the previous one.
         at: usize,
-        /// The timestamp at this index, ns.
+        /// The timestamp at index `at`, ns.
         came: i64,
-        /// The timestamp before this index, ns.
+        /// The previous timestamp, at index `at - 1`, ns.
         before: i64,
     },
 }
@@ -88,7 +88,7 @@ pub enum RowError {
 /// A message that is not a batch of trajectories.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrajectoriesError {
-    /// A column is missing.
+    /// A required column is missing.
     #[error(
         "no column `{column}`, the payload has {came} (a batch of trajectories is a StructArray with `timestamps_ns` \
          List<Int64>, `values` List<Float32 | Float64 | Float16 | UInt16 with dtype bfloat16>, `targets_ns` List<Int64>)"
@@ -96,10 +96,10 @@ pub enum TrajectoriesError {
     MissingColumn {
         /// The column's name.
         column: &'static str,
-        /// The columns of the payload, in words.
+        /// Names of the payload's columns, as text for the error.
         came: String,
     },
-    /// The offsets of a column's rows do not fit its elements.
+    /// The row offsets of a column do not match its number of elements.
     #[error(
         "the offsets of column `{column}` do not fit its {elements} elements in {rows} rows (allowed: ascending from 0 to {elements}, one more than rows)"
     )]
@@ -116,12 +116,12 @@ pub enum TrajectoriesError {
     WrongType {
         /// The column's name.
         column: &'static str,
-        /// Type of the column, in words.
+        /// Type of the column, as text for the error.
         came: String,
-        /// The types that are allowed.
+        /// Allowed types, as text for the error.
         allowed: &'static str,
     },
-    /// No sample confirms `dim`, which is too large to be trusted.
+    /// The metadata key `dim` is implausibly large, and no row has samples that confirm it.
     #[error(
         "metadata `dim` is {dim}, but no row has samples with {dim} values: the lists hold {samples} timestamps and \
          {values} values (allowed without samples: up to {LARGEST_UNCONFIRMED_DIM})"
@@ -134,13 +134,13 @@ pub enum TrajectoriesError {
         /// Number of values over all rows.
         values: usize,
     },
-    /// The metadata does not say how many values a sample has.
+    /// The metadata key `dim`, the number of values of a sample, is missing or not positive.
     #[error("metadata `dim` is 0 or absent (allowed: an Integer of at least 1, the number of values of a sample)")]
     Dim,
-    /// No row with samples has `dim` values for each of its timestamps.
+    /// No row has `dim` values for each of its timestamps; the first wrong row is given.
     #[error("metadata `dim` fits no row: {0}")]
     Length(RefusedRow),
-    /// The answer would have more elements than a List column can hold.
+    /// The result would have more elements than a List column can hold, 2^31 - 1.
     #[error(
         "{targets} targets of `dim` {dim} (allowed: {} values in one answer; send fewer rows)",
         i32::MAX
@@ -153,19 +153,18 @@ pub enum TrajectoriesError {
     },
 }
 
-/// Largest `dim` that is accepted from a message without a sample that confirms it. Each target takes `dim` values in
-/// the answer, however small the message is.
+/// Largest `dim` that is accepted if no sample of the message confirms it. Each target takes `dim` values in the result, so
+/// that a small message with a wrong `dim` could need much memory.
 const LARGEST_UNCONFIRMED_DIM: usize = 1 << 16;
 
-/// Number of samples from which all cores check a batch: 1 MiB of stamps, which take one core 100 us and more.
+/// Smallest number of samples for which all cores check a batch: 1 MiB of stamps, for which one core needs 100 us or more.
 const SHARED_STAMPS: usize = 1 << 17;
 
 impl<'a> Trajectories<'a> {
-    /// Reads the columns `timestamps_ns`, `values` and `targets_ns` of a message, and its `dim`.
+    /// Reads the columns `timestamps_ns`, `values` and `targets_ns` of a message, and its metadata key `dim`.
     ///
     /// # Errors
-    /// The part that is missing or wrong, and what is allowed. A wrong row alone is not an error: see
-    /// [`refused`](Self::refused).
+    /// The part that is missing or wrong, and what is allowed. A wrong row is not an error: it is [refused](Self::refused).
     pub fn from_message(message: &'a Message) -> Result<Self, TrajectoriesError> {
         let times = int64(message, "timestamps_ns")?;
         let values = ragged(message, "values", FLOATS)?;
@@ -242,7 +241,7 @@ impl<'a> Trajectories<'a> {
         })
     }
 
-    /// All rows of the batch; refused rows have no samples.
+    /// Returns all rows of the batch; refused rows have no samples.
     pub(super) fn rows(&self) -> Rows<'_> {
         match &self.kept {
             None => self.sent,
@@ -275,13 +274,13 @@ impl<'a> Trajectories<'a> {
         self.sent.targets.len()
     }
 
-    /// Number of bytes of the `values` of the answer, over all rows.
+    /// Returns the size of the result's `values` over all rows, bytes.
     pub fn output_bytes(&self) -> usize {
         self.sent.output_bytes()
     }
 
-    /// Sets `layout` to the layout of the answer: a struct of the ragged columns `values` (T * D elements in each row)
-    /// and `valid` (T elements in each row).
+    /// Sets `layout` to the layout of the result: a struct of the ragged columns `values` (T * D elements in each row) and
+    /// `valid` (T elements in each row).
     pub fn layout_into(&self, layout: &mut Layout) {
         layout.rows = self.sent.len();
         layout.columns.clear();
@@ -298,7 +297,7 @@ impl<'a> Trajectories<'a> {
             }));
     }
 
-    /// Writes the offsets of the answer's columns: row i of a column is its elements `offsets[i]..offsets[i + 1]`.
+    /// Writes the row offsets of the result's columns: row i of a column is its elements `offsets[i]..offsets[i + 1]`.
     ///
     /// # Panics
     /// If `values` or `valid` does not have one offset more than there are rows.
@@ -317,7 +316,7 @@ impl<'a> Rows<'a> {
         self.time_offsets.len() - 1
     }
 
-    /// The part of these rows that has the indices `rows`.
+    /// Returns the rows in the index range `rows`, counted from the first of these rows.
     pub(super) fn range(&self, rows: Range<usize>) -> Self {
         let span =
             |offsets: &[i32]| (offsets[rows.start] - offsets[0]) as usize..(offsets[rows.end] - offsets[0]) as usize;
@@ -332,22 +331,22 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Bytes of the values of one sample, which is also the size of the answer to one target.
+    /// Returns the size of one sample's values, bytes, which is also the size of one target's result.
     pub(super) fn row_bytes(&self) -> usize {
         self.dim * self.values.dtype().size()
     }
 
-    /// Bytes of the values of the answer.
+    /// Returns the size of the resampled values of all targets, bytes.
     pub(super) fn output_bytes(&self) -> usize {
         self.targets.len() * self.row_bytes()
     }
 
-    /// Range of a row's samples among the samples of these rows.
+    /// Returns the range of the row's samples within `times`.
     pub(super) fn samples_of(&self, row: usize) -> Range<usize> {
         span(self.time_offsets, row)
     }
 
-    /// Range of a row's targets among the targets of these rows.
+    /// Returns the range of the row's targets within `targets`.
     pub(super) fn targets_of(&self, row: usize) -> Range<usize> {
         span(self.target_offsets, row)
     }
@@ -361,7 +360,7 @@ impl<'a> Rows<'a> {
         &self.values.as_slice()[samples.start * self.dim..samples.end * self.dim]
     }
 
-    /// Number of samples and number of targets of each row; `None` if rows differ.
+    /// Returns the numbers of samples and targets per row, if they are the same in all rows; otherwise `None`.
     pub(super) fn regular(&self) -> Option<(usize, usize)> {
         let rows = self.len().max(1);
         let (samples, targets) = (self.times.len() / rows, self.targets.len() / rows);
@@ -369,7 +368,7 @@ impl<'a> Rows<'a> {
         (even(self.time_offsets, samples) && even(self.target_offsets, targets)).then_some((samples, targets))
     }
 
-    /// Copies the samples of the rows that are not refused.
+    /// Copies the samples of all rows except the `refused` ones, which have no samples in the copy.
     fn without(&self, refused: &[RefusedRow], value_offsets: &[i32]) -> KeptSamples {
         let is_kept = |row: &usize| refused.binary_search_by_key(row, |refused| refused.row).is_err();
         let size = self.values.dtype().size();
@@ -394,8 +393,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Checks all rows on all cores. Returns true if two samples of a row have the same time, or `None` if a row is wrong.
-    /// Also returns `None` for a small batch, which one core checks before other cores are awake.
+    /// Checks all rows on all cores. Returns true if some row has two samples with the same time; `None` if a row is wrong.
+    /// Also returns `None` for a small batch, which the caller then checks on one core.
     fn check_all(&self, check: impl Fn(usize) -> Result<bool, RowError> + Sync) -> Option<bool> {
         if self.times.len() < SHARED_STAMPS {
             return None;
@@ -404,7 +403,7 @@ impl<'a> Rows<'a> {
         rows.try_reduce(|| false, |a, b| Some(a | b))
     }
 
-    /// Checks a row. Returns true if two of its samples have the same time.
+    /// Checks one row. Returns true if two of its samples have the same time.
     fn check(&self, row: usize, value_offsets: &[i32]) -> Result<bool, RowError> {
         let times = self.times_of(row);
         let values = span(value_offsets, row).len();
@@ -440,7 +439,7 @@ impl<'a> Rows<'a> {
 
 const FLOATS: &str = "List<Float32 | Float64 | Float16>, or List<UInt16> with metadata `dtype` bfloat16";
 
-/// Range of a row's elements, counted from the first row's first element.
+/// Returns the range of a row's elements, counted from the first element of the first row.
 fn span(offsets: &[i32], row: usize) -> Range<usize> {
     (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize
 }

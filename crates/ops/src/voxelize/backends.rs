@@ -1,5 +1,5 @@
-//! Voxel grids on the CPU and on a device, and the choice between the two for each grid. Both compute the same bits, so
-//! the CPU makes a grid again that the device could not finish.
+//! Computes each voxel grid on the CPU or on a device, and chooses between the two. Both give the same bits, so the CPU
+//! recomputes a grid if the device fails.
 
 use super::gpu::{GpuVoxelizer, VoxelizeError};
 use super::{CloudError, ConfigError, CpuVoxelizer, VoxelCounters, VoxelLayout, VoxelizeConfig};
@@ -8,20 +8,20 @@ use robocache_device::gpu::{DeviceFault, Gpu};
 use robocache_device::{Backend, Device, Dtype, Placement, Work};
 use robocache_stream::{HostCloud, Layout, Message, Payload, PointCloudError};
 
-/// Size of a grid's clouds, bytes, below which [`Placement`] `auto` always uses the CPU: it finishes before a device
-/// could start.
+/// Total size of a grid's clouds, bytes, below which [`Placement`] `auto` always uses the CPU: it finishes before a
+/// device could start.
 const CPU_BYTES: usize = 1 << 14;
 
-/// The clouds of a grid, each with the index of its input.
+/// The point clouds of a grid, each with the index of its input.
 #[derive(Clone, Copy)]
 pub(super) enum Clouds<'a> {
     Given(&'a [(usize, &'a Message)]),
     One(usize, HostCloud<'a>),
-    /// Indices of the inputs whose clouds make the grid, and the waiting cloud of every input.
+    /// Indices of the inputs with a cloud in the grid, and the waiting clouds of all inputs, by input index.
     Waiting(&'a [usize], &'a [Message]),
 }
 
-/// The CPU's and the device's implementation, with the layout, the refused clouds and the counts of the last grid.
+/// The CPU's and the device's voxelizer, with the output layout, the refused clouds and the counts of the last grid.
 pub(super) struct Backends {
     pub(super) cpu: CpuVoxelizer,
     pub(super) gpu: Backend<GpuVoxelizer>,
@@ -34,14 +34,15 @@ pub(super) struct Backends {
     pub(super) saturated: u64,
 }
 
-/// Record of a gathered grid: the counts of its points, the backend, the device memory in use, and the bytes of its
-/// clouds.
+/// Facts about a computed grid: counts of its points, the CPU or device that computed it, device memory in use, and
+/// bytes of its clouds.
 #[derive(Clone, Copy)]
 pub(super) struct GatherRecord {
     pub(super) counters: VoxelCounters,
     pub(super) device: Device,
     pub(super) device_bytes: Option<usize>,
-    /// Bytes of the grid's clouds, the measure of work by which the next backend is chosen.
+    /// Bytes of the grid's clouds. Past compute times for this size decide whether the CPU or the device computes
+    /// the next grid.
     pub(super) work: usize,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Clouds<'a> {
         })
     }
 
-    /// Bytes of the clouds' messages.
+    /// Total bytes of the clouds' messages.
     fn bytes(self) -> usize {
         match self {
             Self::Given(clouds) => clouds.iter().map(|(_, cloud)| cloud.bytes()).sum(),
@@ -90,8 +91,8 @@ impl Backends {
         })
     }
 
-    /// Gathers the clouds of a grid on the faster of the CPU and the device, or on the device if the grid is to stay on
-    /// it.
+    /// Computes a grid from clouds on the faster of the CPU and the device. If grids are to stay in device memory, the
+    /// device computes it.
     pub(super) fn gather(&mut self, clouds: Clouds<'_>) -> GatherRecord {
         self.unusable.clear();
         self.saturated = 0;
@@ -108,7 +109,8 @@ impl Backends {
         }
     }
 
-    /// Writes the grid that was gathered from `clouds` to `payload`. If the device fails, the CPU makes the grid again.
+    /// Writes the grid that was computed from `clouds` to `payload`. If the device fails, the CPU first
+    /// recomputes the grid.
     pub(super) fn write(&mut self, made: &mut GatherRecord, clouds: Clouds<'_>, payload: &mut Payload<'_>) {
         let mut writing = Writing {
             layout: self.layout,
@@ -133,8 +135,8 @@ impl Backends {
     }
 }
 
-/// Task of gathering a grid's clouds, for either backend. Its result is the counts of the points, and the number of
-/// rows of the grid's payload.
+/// Work for the CPU or the device: computes a grid from its clouds. The result is the counts of the points, and the
+/// number of rows of the grid's payload.
 struct Gathering<'a> {
     clouds: Clouds<'a>,
     refused: &'a mut Vec<(usize, CloudError)>,
@@ -161,7 +163,7 @@ impl Work for Gathering<'_> {
     }
 }
 
-/// Task of writing a gathered grid to a payload, for either backend. Its result is the number of values beyond the
+/// Work for the CPU or the device: writes a computed grid to a payload. The result is the number of values beyond the
 /// range of the grid's element type.
 struct Writing<'a, 'b> {
     layout: VoxelLayout,

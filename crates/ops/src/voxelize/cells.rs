@@ -1,19 +1,19 @@
-//! The set of a grid's occupied cells, as a bitmap that is reused for each grid. A word of the bitmap that is not
-//! marked as used is 0.
+//! Set of a grid's occupied cells: a bitmap that is reused for each grid. A second bitmap marks the words in use; every
+//! other word is 0.
 
 use super::grid::VoxelGrid;
 use super::kernels::{self, Bitmap, Indexed, Kept, bits};
 
-/// Set of occupied cells, as a bitmap. The rank of a cell is the number of set bits before the bit of the cell, so that
-/// nothing is sorted or hashed.
+/// Set of occupied cells, as a bitmap. The rank of a cell is its index among the occupied cells in cell order: the
+/// number of set bits before it. So nothing is sorted or hashed.
 ///
 /// A second bitmap marks the words of the first bitmap that are in use. Only these words are read and cleared.
 pub(super) struct CellSet {
     words: Vec<u64>,
     used: Vec<u64>,
-    /// Number of occupied cells before each bitmap word in use. Filled by [`Self::rank`].
+    /// Number of occupied cells before each bitmap word in use. Computed by [`Self::rank`].
     ranks: Vec<u32>,
-    /// The occupied cells in cell order. Filled by [`Self::rank`].
+    /// Indices of the occupied cells, ascending. Computed by [`Self::rank`].
     list: Vec<u32>,
 }
 
@@ -28,8 +28,8 @@ impl CellSet {
         }
     }
 
-    /// Finds the cells of a block of points, and marks them as occupied. Lists the points inside the grid, with their
-    /// cells, in `kept`.
+    /// Finds the cell of each point of a block, and marks the cells as occupied. Lists the points inside the grid and
+    /// their cells in `kept`. Returns counts of the points.
     pub(super) fn insert(&mut self, grid: &VoxelGrid, xyz: [&[f32]; 3], kept: Kept<'_>) -> Indexed {
         let bitmap = Bitmap {
             words: &mut self.words,
@@ -48,7 +48,7 @@ impl CellSet {
     }
 
     /// Ranks the occupied cells, lists them in cell order, and returns their number. `at_most` is an upper bound of
-    /// this number.
+    /// that number, for which memory is reserved.
     pub(super) fn rank(&mut self, at_most: usize) -> usize {
         let room = at_most + kernels::LIST_STEP;
         if self.list.len() < room {
@@ -62,19 +62,20 @@ impl CellSet {
         self.used_words().map(|(_, word)| word.count_ones() as usize).sum()
     }
 
-    /// Writes the rank of each point's cell to `slots`, and `limit` in place of a greater rank. Returns the number of
-    /// points whose rank is `limit` or greater.
+    /// Writes the rank of each point's cell to `slots`, or `limit` if the rank is `limit` or greater. Returns the
+    /// number of points whose rank was limited.
     pub(super) fn find(&self, cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
         kernels::find(&self.words, &self.ranks, cells, limit, slots)
     }
 
-    /// The occupied cells in cell order, as [`Self::rank`] listed them. Entries beyond the number that it returned are
-    /// stale.
+    /// The indices of the occupied cells, ascending, as [`Self::rank`] listed them. Elements beyond the number that it
+    /// returned are stale.
     pub(super) fn list(&self) -> &[u32] {
         &self.list
     }
 
-    /// The words that hold an occupied cell, each with its index: cell `i` is bit `i % 64` of word `i / 64`.
+    /// Iterates over the bitmap words that hold an occupied cell, and their indices. Cell `i` is bit `i % 64`
+    /// of word `i / 64`.
     pub(super) fn used_words(&self) -> impl Iterator<Item = (usize, u64)> {
         self.used
             .iter()

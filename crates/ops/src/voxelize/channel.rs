@@ -1,5 +1,5 @@
-//! Channels: their names, the sums and extremes that they are made of, and their values on the CPU. A channel is
-//! displayed as the name that it is parsed from.
+//! Channels of a voxel grid, such as `mean_x`: their names, the sums and extremes that they are computed from, and
+//! their values on the CPU.
 //!
 //! docs/architecture.md lists the files that a new channel touches.
 
@@ -12,34 +12,36 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A value that is computed for each cell. `docs/semantics.md` defines the value, and which values of a field are usable.
+/// A value that is computed for each cell, such as its count of points. `docs/semantics.md` defines the value, and
+/// which values of a field are usable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// 1 in a cell with points, 0 in an empty cell.
     Occupancy,
     /// The number of points in the cell.
     Count,
-    /// The mean of the usable values in the cell of the field with this name. The fields `x`, `y` and `z` are the
-    /// coordinates in the frame of the grid, metres.
+    /// The mean, over the points of the cell, of the usable values of the field with this name. The fields `x`, `y` and
+    /// `z` are the coordinates in the grid's frame, metres.
     Mean(String),
-    /// The greatest of the usable values in the cell of the field with this name; 0 if none is usable.
+    /// The greatest usable value, among the points of the cell, of the field with this name; 0 if none is usable.
     Max(String),
-    /// The least of the usable values in the cell of the field with this name; 0 if none is usable.
+    /// The least usable value, among the points of the cell, of the field with this name; 0 if none is usable.
     Min(String),
 }
 
 impl Channel {
     pub(super) const ALLOWED: &str = "occupancy, count, mean_F, max_F, min_F for a field F such as x or intensity";
 
-    /// Lists every channel of points with these fields.
+    /// Returns every channel that can be computed from points with these fields: `occupancy`, `count`, and the mean,
+    /// greatest and least value of each field.
     pub fn all<'a>(fields: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = Self> {
         let of_field = |field: &str| [Self::Mean, Self::Max, Self::Min].map(|make| make(field.to_owned()));
         let of_fields = fields.into_iter().flat_map(of_field);
         [Self::Occupancy, Self::Count].into_iter().chain(of_fields)
     }
 
-    /// The channel's name up to the first `_`, such as `mean`, and the field that the channel is computed from; `None`
-    /// for `occupancy` and `count`.
+    /// Splits the channel's name: the part up to the first `_`, such as `mean`, and the field's name. The field is
+    /// `None` for `occupancy` and `count`.
     fn parts(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Occupancy => ("occupancy", None),
@@ -50,13 +52,13 @@ impl Channel {
         }
     }
 
-    /// The field that the channel is computed from; `None` for `occupancy` and `count`.
+    /// The name of the field that the channel is computed from; `None` for `occupancy` and `count`.
     pub fn field(&self) -> Option<&str> {
         self.parts().1
     }
 
-    /// Adds the sums and extremes that the channel needs to `plan`, and returns the formula that makes the channel's
-    /// value of these sums and extremes.
+    /// Adds the sums and extremes that the channel needs to `plan`, and returns the formula that computes the
+    /// channel from them.
     fn output(&self, plan: &mut Plan) -> Output {
         match self {
             Self::Occupancy => Output::One,
@@ -71,7 +73,7 @@ impl Channel {
     }
 }
 
-/// Plans the sums and extremes that channels need, and returns the plan and the formula of each channel.
+/// Plans the sums and extremes that channels need. Returns the plan, and the formula of each channel.
 pub(super) fn plan(channels: &[Channel]) -> (Plan, Vec<Output>) {
     let mut plan = Plan::default();
     // x, y, z come first, in this order, so that the three are summed in one pass.
@@ -84,19 +86,20 @@ pub(super) fn plan(channels: &[Channel]) -> (Plan, Vec<Output>) {
     (plan, outputs)
 }
 
-/// Returns the entry of a row's [table](kernels::features) that each output copies. `None` if an output needs a field
-/// or an extreme, or if the plan has no counts.
+/// Returns the index of each channel in the table that [`kernels::features`] computes for a cell. The table has only
+/// the means of x, y and z, the count, and 1. Returns `None` if a channel is not in it, or if the plan has no counts.
 pub(super) fn table_columns(plan: &Plan, outputs: &[Output]) -> Option<Vec<u8>> {
     let columns = outputs.iter().map(|output| output.table_column(plan));
     columns.collect::<Option<_>>().filter(|_| plan.counts)
 }
 
-/// Formula that makes a channel's value in a cell from the cell's sums and extremes.
+/// Formula that computes a channel's value in a cell from the cell's sums and extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     One,
     Count,
-    /// The sum in the [`Plan`]'s plane with this index, divided by the number of values that are summed.
+    /// The sum with this index, divided by the number of summed values. Index 0 of a cell's sums is its
+    /// count of points.
     Mean(usize),
     /// The greatest or least value with this index in [`Plan::extremes`].
     Extreme(usize),
@@ -115,7 +118,7 @@ impl Output {
         }
     }
 
-    /// Writes a channel's values in the occupied cells whose ranks are in `cells`, by rank.
+    /// Writes a channel's values in the occupied cells whose ranks are in the range `cells`, in rank order.
     pub(super) fn write(self, plan: &Plan, sums: &Sums, cells: Range<usize>, out: &mut [f32]) {
         match self {
             Self::One => out.fill(1.0),

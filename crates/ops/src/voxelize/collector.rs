@@ -1,16 +1,16 @@
-//! Decides from stamps alone when the clouds of several inputs make a grid. With several inputs, the stamps of grids
-//! increase, unless a clock was set back, or counts as gone by the rules of [`Collector`].
+//! Decides from stamps alone when the clouds of several inputs make a grid, and which clouds it has. With several
+//! inputs, the stamps of grids increase, except after a change of clock: see [`Collector`].
 
 use super::VoxelizeConfig;
 use crate::{ConfigError, duration_ns};
 use robocache_time::ms_to_ns;
 
-/// Treatment of a cloud that has arrived. Each input keeps its newest cloud for the next grid.
+/// Treatment of a cloud that has arrived. Each input keeps its newest cloud until the next grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Keep the cloud for the next grid. No other cloud of its input waited.
     Waits,
-    /// Keep the cloud in place of the input's cloud that waited. Count the replaced cloud as superseded.
+    /// Keep the cloud in place of the older waiting cloud of its input. Count the replaced cloud as superseded.
     Replaces,
     /// Drop the cloud, and count it as superseded: a newer cloud of the same input already waits.
     Superseded,
@@ -23,14 +23,14 @@ pub enum Arrival {
     },
 }
 
-/// Multiple of `reset_ms` by which the stamps of one input must advance before the clock of the last grid counts as
-/// gone. All these stamps are older than the last grid. A delayed input advances fast, too, but catches up with it.
+/// Multiple of `reset_ms`. If an input's stamps advance by this much and are still older than the last grid, no input
+/// follows the last grid's clock any more. A delayed input also advances fast, but it catches up with the last grid.
 const RESETS_BACK: i64 = 10;
 
 /// Decides when the clouds of several inputs make a grid. It knows only the stamps; the caller keeps the clouds.
 ///
-/// A cloud is new if it is newer than the last cloud of its own input that is in a grid; otherwise it is late. A grid is
-/// due when every open input has a new cloud. When all inputs are closed, the waiting clouds make the last grid.
+/// A cloud is new if it is newer than the last cloud of its own input that is in a grid; otherwise it is late. A grid
+/// is due when every open input has a new cloud. When all inputs are closed, the waiting clouds make the last grid.
 ///
 /// With `max_wait_ms`, a grid is also due when the newest waiting stamp is that long after the oldest stamp since the
 /// last grid. Replaced clouds count as well, so that one input can't delay a grid for ever.
@@ -38,9 +38,10 @@ const RESETS_BACK: i64 = 10;
 /// The stamp of a grid is the newest stamp of its clouds, and greater than the stamp of the grid before. Clouds that
 /// are not newer than the last grid therefore wait for a cloud that is.
 ///
-/// The clock of the last grid counts as gone if the waiting clouds of all open inputs are more than `reset_ms` older
-/// than that grid. With `max_wait_ms`, one input is enough, if its clouds have advanced by ten times `reset_ms`. The
-/// next grid is then made of the clouds that are that much older; the other waiting clouds are dropped.
+/// The exception is a last grid whose clock is gone, which means that no input follows that clock any more. This is so
+/// if the waiting clouds of all open inputs are more than `reset_ms` older than the last grid. With `max_wait_ms`, one
+/// input is enough, if its clouds have advanced by ten times `reset_ms`. The next grid is then made of these older
+/// clouds. Waiting clouds that are not that much older are dropped.
 ///
 /// A stamp more than `reset_ms` older than the newest stamp of its input means that the clock was set back. The stamps
 /// of all grids are then forgotten, and so are waiting clouds that are more than `reset_ms` newer than this stamp.
@@ -52,12 +53,12 @@ pub struct Collector {
     reset: i64,
     /// The stamp of the last grid, ns; `None` before the first grid, and after a clock was set back.
     last: Option<i64>,
-    /// The stamp of the grid before the last grid, ns.
+    /// The stamp of the grid before the last grid, ns; `None` if there was none, or if a clock was set back since.
     before_last: Option<i64>,
     valid: Vec<i64>,
     ages: Vec<i64>,
-    /// Indices of the inputs whose waiting clouds were dropped when the last grid was made, because their clock counts
-    /// as gone.
+    /// Indices of the inputs whose waiting clouds were dropped when the last grid was made: they follow a clock that is
+    /// gone, as [`Collector`] defines.
     left_out: Vec<usize>,
 }
 
@@ -65,7 +66,7 @@ pub struct Collector {
 struct Input {
     open: bool,
     waiting: Option<i64>,
-    /// The oldest stamp of this input's clouds since the last grid, ns, replaced clouds included.
+    /// The oldest stamp of this input's clouds since the last grid, ns, including clouds that newer ones have replaced.
     oldest: Option<i64>,
     newest: Option<i64>,
     /// The stamp of this input's last cloud that is in a grid, ns; `None` if no grid has a cloud of this input.
@@ -171,8 +172,8 @@ impl Collector {
         self.due_up_to().is_some()
     }
 
-    /// The newest stamp, ns, that a waiting cloud may have to be part of the grid that is due; `None` if no grid is
-    /// due.
+    /// Returns the upper limit, ns, of the stamps of waiting clouds that belong to the grid that is due; `None` if no
+    /// grid is due.
     fn due_up_to(&self) -> Option<i64> {
         let newest = self.inputs.iter().filter_map(|input| input.waiting).max()?;
         let is_complete = self.inputs.iter().all(|input| !input.open || input.waiting.is_some());
@@ -196,8 +197,9 @@ impl Collector {
         is_gone.then_some(until)
     }
 
-    /// Takes the waiting clouds for a grid, due or not, and returns the stamp of the grid, ns; `None` if no cloud
-    /// waits. [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) then describe this grid.
+    /// Takes the waiting clouds for a grid, even if no grid is due. Returns the stamp of the grid, ns; `None` if
+    /// no cloud waits. [`inputs_valid`](Self::inputs_valid) and [`inputs_age_ns`](Self::inputs_age_ns) then
+    /// describe this grid.
     pub fn take(&mut self) -> Option<i64> {
         let until = self.due_up_to().unwrap_or(i64::MAX);
         self.left_out.clear();
@@ -220,8 +222,8 @@ impl Collector {
         Some(stamp)
     }
 
-    /// Removes an input's cloud, which could not be used, from the last grid. Returns the grid's stamp, ns: the newest
-    /// stamp of the remaining clouds. If none of these is newer than the grid before, the stamp stays as it was.
+    /// Removes from the last grid an input's cloud that could not be used. Returns the grid's stamp, ns: the newest
+    /// stamp of the remaining clouds. If none of these is newer than the grid before, the stamp does not change.
     pub(crate) fn refuse(&mut self, input: usize) -> i64 {
         let Some(before) = self.last else { return 0 };
         (self.valid[input], self.ages[input]) = (0, -1);
@@ -240,15 +242,15 @@ impl Collector {
         stamp
     }
 
-    /// Stamp of the grid before the last grid, minus the stamp of the last grid, ns. `None` if this is not positive, or
-    /// with one input.
+    /// Returns by how much the last grid is older than the grid before it, ns. `None` if it is not older, or if there
+    /// is only one input.
     pub(crate) fn back_ns(&self) -> Option<i64> {
         let back = self.before_last?.saturating_sub(self.last?);
         (self.inputs.len() > 1 && back > 0).then_some(back)
     }
 
-    /// Indices of the inputs whose waiting clouds were dropped when the last grid was made, because their clock counts
-    /// as gone. These clouds are in no grid.
+    /// Indices of the inputs whose waiting clouds were dropped when the last grid was made. These clouds follow a clock
+    /// that is gone, as [`Collector`] defines, and are in no grid.
     pub fn left_out(&self) -> &[usize] {
         &self.left_out
     }

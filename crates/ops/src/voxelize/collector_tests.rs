@@ -1,5 +1,4 @@
-//! Tests of the collector: when a grid is due, which clouds are in the grid, and what a clock jump drops. Stamps are in
-//! ms.
+//! Tests of the collector: when a grid is due, which clouds are in it, and what a clock jump drops. Stamps are in ms.
 
 use super::Arrival::{Jumped, Late, Replaces, Superseded, Waits};
 use super::*;
@@ -127,7 +126,7 @@ fn a_cloud_is_new_against_its_own_input_and_the_time_of_grids_grows() {
     assert_eq!(c.grid(), Some((102, vec![1, 0])));
 }
 
-/// Two lidars, the stamps of the second 5 ms older than those of the first. The first clouds of the second are held up.
+/// Delays the first clouds of the second of two lidars, whose stamps are 5 ms older than those of the first.
 #[test]
 fn an_input_that_is_a_few_ms_behind_loses_nothing_after_it_was_held_up() {
     let mut c = collector(2, Some(150.0));
@@ -273,8 +272,8 @@ fn an_input_from_far_ahead_never_stalls_the_others() {
     assert_eq!(c.arrived(A, i64::MIN), Jumped { dropped: 1 });
 }
 
-/// Checks that an offset between the clocks of two inputs is not mistaken for stamps of one input that advanced by 10
-/// `reset_ms`.
+/// Checks that an offset between the clocks of two inputs is not mistaken for an advance of one input's stamps by
+/// ten times `reset_ms`.
 #[test]
 fn clocks_that_are_apart_are_not_clouds_that_come_on() {
     let mut c = collector(3, Some(50.0));
@@ -293,8 +292,8 @@ fn clocks_that_are_apart_are_not_clouds_that_come_on() {
     assert_eq!(c.grid(), Some((22_000, vec![12_100, 0, -1])));
 }
 
-/// Two lidars die, the second just after it sent a cloud. A third lidar, whose clock is an hour behind, must still make
-/// grids.
+/// Lets two lidars die, the second just after it sent a cloud. A third lidar, whose clock is an hour behind, must
+/// still make grids.
 #[test]
 fn a_cloud_that_a_dead_input_left_silences_no_other() {
     for (max_wait_ms, closes) in [(Some(50.0), false), (Some(50.0), true), (None, true)] {

@@ -9,48 +9,50 @@ use robocache_geometry::RigidTransform;
 use robocache_stream::{CloudFields, FromConfig, Selection};
 use serde::Deserialize;
 
-/// Configuration of voxel grids and of the clouds that they are made of: the section `voxelize:`.
+/// Configuration of voxel grids and their input clouds: the section `voxelize:`.
 ///
 /// `Default` is an empty configuration to start from in code. It is refused until a grid, channels and inputs are set.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VoxelizeConfig {
-    /// The corner of the grid with the least coordinates, metres, in the frame of the grid.
+    /// The corner of the grid with the least coordinates, metres, in the grid's coordinate frame.
     pub origin_m: [f32; 3],
-    /// The edges of a cell, metres, 1e-6 to 1e6.
+    /// The edges of a cell along x, y and z, metres, 1e-6 to 1e6.
     pub voxel_size_m: [f32; 3],
     /// Number of cells along x, y and z.
     pub shape: [usize; 3],
-    /// Values that are computed for each cell, in the order of the output.
+    /// Values to compute for each cell, such as `count` or `mean_x`, in the order of the output.
     pub channels: Vec<Channel>,
     /// The form of the output: a dense tensor, a bitmap, or the occupied cells alone.
     pub layout: VoxelLayout,
     /// The element type of a dense output. The types of the other layouts are fixed.
     #[serde(default = "crate::float32")]
     pub dtype: Dtype,
-    /// The greatest number of cells in a `coo` output; the first in cell order are kept. `None`: no limit.
+    /// Greatest number of cells in a `coo` output. Of more occupied cells, the first in cell order are kept.
+    /// `None`: no limit.
     pub max_voxels: Option<usize>,
     /// Time that a cloud waits for the clouds of the other inputs, ms, measured by the stamps. `None`: for ever.
     pub max_wait_ms: Option<f64>,
-    /// Step back of an input's stamps, ms, above which the clock counts as set back.
+    /// Limit, ms: if an input's stamps go back by more than this, its clock counts as set back.
     #[serde(default = "default_reset_ms")]
     pub reset_ms: f64,
-    /// The streams of clouds that make up a grid.
+    /// The dataflow inputs whose clouds are merged into a grid.
     pub inputs: Vec<VoxelInput>,
 }
 
-/// A dataflow input whose clouds make up a grid, together with the clouds of the other inputs.
+/// A dataflow input of point clouds. A grid merges the clouds of all inputs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VoxelInput {
     /// The id of the dataflow input.
     pub input: String,
-    /// Paths of a cloud's fields and of its stamp in a struct payload. `None`: well-known paths are recognised.
+    /// Paths of a cloud's fields and of its stamp in a struct payload. `None`: a struct of a known type, such as a ROS
+    /// message, is recognised by its fields.
     pub from: Option<FromConfig>,
     /// Delay of the stamps behind the capture, ms: a cloud's time is its stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Pose of the sensor in the frame of the grid. `None`: the clouds are in that frame.
+    /// Pose of the sensor in the grid's coordinate frame. `None`: the clouds are already in that frame.
     pub extrinsic: Option<Extrinsic>,
 }
 
@@ -58,7 +60,7 @@ pub struct VoxelInput {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Extrinsic {
-    /// The sensor's origin in the frame of the grid, metres.
+    /// The sensor's origin in the grid's coordinate frame, metres.
     pub translation_m: [f64; 3],
     /// The rotation as a quaternion x, y, z, w, which is normalized before use.
     pub rotation_xyzw: [f64; 4],
@@ -70,7 +72,8 @@ impl Extrinsic {
         RigidTransform::new(self.rotation_xyzw, self.translation_m)
     }
 
-    /// Checks every value. `at` is the place of the input in the configuration, such as `inputs[0]`.
+    /// Checks the range of every field. `at` is the key of the input in the configuration, such as `inputs[0]`,
+    /// for error messages.
     pub(crate) fn validate(&self, at: &str) -> Result<(), ConfigError> {
         let Self {
             translation_m,
@@ -119,11 +122,11 @@ impl Default for Extrinsic {
     }
 }
 
-/// Greatest number of elements of a dense output.
+/// Greatest number of elements of a dense output: cells times channels.
 const MAX_DENSE: u128 = 1 << 31;
-/// Greatest number of cells of any grid.
+/// Greatest number of cells of a grid, occupied or not, in any layout.
 const MAX_CELLS: u128 = 1 << 32;
-/// Greatest number of cells along an axis: float32 can't tell all larger indices apart.
+/// Greatest number of cells along an axis: float32, in which indices are computed, has every integer up to 2^24.
 const MAX_AXIS: usize = 1 << 24;
 
 impl VoxelizeConfig {
@@ -148,8 +151,8 @@ impl VoxelizeConfig {
         Ok(VoxelGrid::new(self.origin_m, self.voxel_size_m, self.shape))
     }
 
-    /// Selections of the values to read from messages, one for each of `inputs`: the fields that the channels need, and
-    /// their paths.
+    /// Lists the point fields to read from the messages of each of `inputs`: those that the channels need,
+    /// and their paths.
     pub fn selections(&self) -> impl Iterator<Item = Selection> {
         let fields = plan(&self.channels).0.fields.into_iter();
         let wanted = CloudFields::Named(fields.map(|field| field.name).collect());
@@ -157,7 +160,8 @@ impl VoxelizeConfig {
         inputs.map(move |input| Selection::cloud(wanted.clone(), input.from.clone()))
     }
 
-    /// Bytes of the payload of each grid; `None` if they depend on the clouds. The configuration must be valid.
+    /// Bytes of the payload of each grid; `None` in layout `coo`, whose size depends on the clouds. The configuration
+    /// must be valid.
     pub fn message_bytes(&self) -> Option<usize> {
         let cells: usize = self.shape.iter().product();
         match self.layout {

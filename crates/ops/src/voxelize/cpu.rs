@@ -1,7 +1,8 @@
-//! The CPU implementation of voxel grids. It is the specification: the device makes the same bits.
+//! The CPU implementation of voxel grids. It is the specification: the device computes the same bits.
 //!
-//! A grid is made in two passes over its clouds. The first pass finds the cell of each point and marks it in a bitmap. An
-//! exclusive scan of the bitmap ranks the occupied cells. The second pass adds each point to the row of its cell.
+//! A grid is computed in two passes over its clouds. The first pass finds the cell of each point and marks it in a
+//! bitmap. An exclusive scan of the bitmap ranks the occupied cells. The second pass adds each point to the sums
+//! of its cell.
 
 use super::cells::CellSet;
 use super::channel::table_columns;
@@ -12,43 +13,45 @@ use super::sums::Sums;
 use super::{Channel, CloudError, ConfigError, VoxelCounters, VoxelLayout, VoxelizeConfig};
 use robocache_stream::{HostCloud, HostField, Layout, Message, PointCloudError};
 
-/// Makes grids of clouds on the CPU: [`gather`](Self::gather), then one of the `write_` methods.
+/// Computes voxel grids from clouds on the CPU: [`gather`](Self::gather) computes a grid, and the `write_`
+/// methods write it.
 ///
 /// Its memory grows with the largest grid so far, and is reused.
 pub struct CpuVoxelizer {
     pub(super) spec: Spec,
     pub(super) cells: CellSet,
     clouds: GridClouds,
-    /// Memory for the list of a grid's clouds; empty between grids.
+    /// Empty list whose memory is reused for the clouds of the next grid.
     accepted: Vec<HostCloud<'static>>,
     points: Points,
     scratch: Box<Scratch>,
     pub(super) sums: Sums,
-    /// Number of unusable values of each field, among the points that are kept.
+    /// Number of unusable values of each field, among the points inside the grid.
     unusable: Vec<u64>,
     pub(super) saturated: u64,
     counters: VoxelCounters,
     occupied: usize,
     output: Layout,
-    /// Indices of the entries of a row's table that are copied to the features; `None` if the table lacks a feature.
+    /// Index of each channel in the table that `kernels::features` computes for a cell. `None` if a channel is not in
+    /// the table; channels are then written one by one.
     pub(super) table_columns: Option<Vec<u8>>,
 }
 
-/// Results of the first pass: the points that are kept.
+/// Results of the first pass over the clouds: the kept points, which are those inside the grid.
 #[derive(Default)]
 struct Points {
-    /// Cell of each kept point of all clouds. Entries behind the first [`Self::count`] are stale.
+    /// Cell of each kept point of all clouds. Elements after the first [`Self::count`] are stale.
     cells: Vec<u32>,
-    /// Index of each kept point in its block of [`BLOCK`] points. Entries behind the first [`Self::count`] are stale.
+    /// Index of each kept point in its block of [`BLOCK`] points. Elements after the first [`Self::count`] are stale.
     indices: Vec<u16>,
     count: usize,
-    /// Number of kept points in each block of all clouds.
+    /// Number of kept points in each block of [`BLOCK`] points, for all clouds.
     blocks: Vec<u16>,
-    /// Converted coordinates of clouds that are not contiguous float32 in the frame of the grid. Entries behind the
-    /// first [`Self::converted`] are stale.
+    /// Coordinates x, y, z in the grid's frame, float32, of the clouds that are not stored in this form. Elements after
+    /// the first [`Self::converted`] are stale.
     xyz: [Vec<f32>; 3],
     converted: usize,
-    /// Offsets of each cloud of the grid.
+    /// Offsets of each cloud of the grid in the buffers of this struct.
     clouds: Vec<CloudOffsets>,
 }
 
@@ -58,7 +61,7 @@ struct CloudOffsets {
     first: usize,
     /// Offset of the cloud's first block in [`Points::blocks`].
     first_block: usize,
-    /// Offset of the cloud's coordinates in [`Points::xyz`]; `None`: they are read from the cloud itself.
+    /// Offset of the cloud's coordinates in [`Points::xyz`]. `None`: the coordinates are read from the cloud itself.
     xyz: Option<usize>,
 }
 
@@ -69,7 +72,7 @@ struct Scratch {
 }
 
 impl CpuVoxelizer {
-    /// Checks a configuration, and makes a voxelizer for it.
+    /// Checks a configuration, and creates a voxelizer for it.
     ///
     /// # Errors
     /// The errors of [`VoxelizeConfig::validate`].
@@ -113,12 +116,12 @@ impl CpuVoxelizer {
         self.spec.check(&(*cloud).into())
     }
 
-    /// Makes a grid of messages, each with the index of its input, and returns the counts of the grid's points. The
-    /// order of the messages and of their points does not matter.
+    /// Computes a grid from messages, each with the index of its input, and returns the counts of the grid's points.
+    /// The order of the messages and of their points does not matter.
     ///
-    /// A message is handed to `refused` if it is not a cloud, or lacks a field that a channel is computed from. So is a
-    /// cloud with which the grid would have more than 2^22 points, or with a field whose type is summed with another
-    /// scale than in earlier clouds. The grid is made of the other messages.
+    /// Calls `refused` for a message that is not a cloud, or that lacks a field that a channel needs. Also refuses a
+    /// cloud that would bring the grid above 2^22 points, or a field type that is summed with another scale than in
+    /// earlier clouds. The grid is computed from the remaining messages.
     ///
     /// # Panics
     /// If an index is not the index of an input.
@@ -134,7 +137,7 @@ impl CpuVoxelizer {
         )
     }
 
-    /// Makes a grid of clouds as [`gather`](Self::gather) makes a grid of messages.
+    /// Computes a grid from clouds, as [`gather`](Self::gather) does from messages.
     pub(super) fn gather_clouds<'a>(
         &mut self,
         clouds: impl Iterator<Item = (usize, Result<HostCloud<'a>, PointCloudError>)>,
@@ -181,7 +184,7 @@ impl CpuVoxelizer {
         self.counters = VoxelCounters::default();
     }
 
-    /// Runs the first pass over a cloud: finds the cells of its points.
+    /// Runs the first pass over a cloud: finds the cell of each point.
     fn index(&mut self, input: usize, cloud: &HostCloud<'_>) -> CloudOffsets {
         let points = &mut self.points;
         let transform = self.spec.transforms[input].as_ref();
@@ -247,7 +250,7 @@ impl CpuVoxelizer {
         }
     }
 
-    /// Ranks the occupied cells, or only counts them if no rank is needed.
+    /// Ranks the occupied cells, or only counts them if the output is a bitmap that needs no ranks.
     fn rank_cells(&mut self) {
         let occupied = match self.spec.layout == VoxelLayout::Bits && !self.spec.needs_points() {
             true => self.cells.count(),
@@ -293,30 +296,30 @@ impl CpuVoxelizer {
         }
     }
 
-    /// The fields beside x, y and z that channels are computed from, in the order in which the channels first name them.
-    /// Each has a description of its usable values.
+    /// Returns the name of each field beside x, y and z that channels need, and a description of its usable values.
+    /// Fields are in the order in which the channels first name them.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.spec.fields()
     }
 
-    /// Number of values that the channels of each of the [`fields`](Self::fields) leave out. These are values of kept
-    /// points that are not finite, or are beyond the bound in the field's description.
+    /// Number of unusable values of each of the [`fields`](Self::fields), which the field's channels leave out. A value
+    /// of a kept point is unusable if it is not finite, or is beyond the bound in the field's description.
     pub fn unusable(&self) -> &[u64] {
         &self.unusable
     }
 
-    /// Number of occupied cells in the output of the grid that was gathered last; at most `max_voxels`.
+    /// Number of occupied cells in the output of the last computed grid; at most `max_voxels`.
     pub fn voxels(&self) -> usize {
         self.occupied
     }
 
-    /// The columns of the output, and its number of rows for the grid that was gathered last.
+    /// The columns of the output, and its number of rows for the last computed grid.
     pub fn layout(&self) -> &Layout {
         &self.output
     }
 }
 
-/// Empties a list of clouds, and keeps its memory for clouds with another lifetime.
+/// Empties a list of clouds, and returns its memory as a list of clouds with another lifetime.
 fn clear_for_reuse<'b>(mut clouds: Vec<HostCloud<'_>>) -> Vec<HostCloud<'b>> {
     clouds.clear();
     // Both types have the same size, so `collect` reuses the memory in place.
@@ -330,14 +333,14 @@ fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     }
 }
 
-/// The coordinates of a cloud; `None` if not all are contiguous float32.
+/// Returns the coordinates x, y, z of a cloud as slices; `None` if one of them is not contiguous float32.
 fn contiguous_xyz<'a>(cloud: &HostCloud<'a>) -> Option<[&'a [f32]; 3]> {
     let [x, y, z] = cloud.xyz();
     Some([x.as_f32(0)?, y.as_f32(0)?, z.as_f32(0)?])
 }
 
-/// Returns a block of coordinates in float32: a slice of the field if it is contiguous float32, else `out` with the
-/// converted values.
+/// Returns one block of a coordinate in float32, from point `from` on. It is a slice of the field if that is contiguous
+/// float32, else `out` with the converted values.
 fn coordinates<'a>(field: &HostField<'a>, from: usize, out: &'a mut [f32]) -> &'a [f32] {
     match field.as_f32(from) {
         Some(values) => &values[..out.len()],

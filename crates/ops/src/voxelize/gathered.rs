@@ -1,5 +1,5 @@
-//! A grid whose clouds are gathered, and which is still to be written. If the device fails before the grid is written,
-//! the CPU makes the same grid again.
+//! A voxel grid that has been computed from its clouds and is still to be written. If the device fails before the grid
+//! is written, the CPU recomputes the grid.
 
 use super::backends::{Backends, Clouds, GatherRecord};
 use super::collector::Collector;
@@ -9,21 +9,21 @@ use robocache_device::gpu::{Budget, DeviceFault, Gpu};
 use robocache_stream::{DeviceColumn, Layout, Payload};
 use std::time::{Duration, Instant};
 
-/// A grid whose clouds are gathered, and which can now be [written](Self::write).
+/// A voxel grid that has been computed from its clouds and can now be [written](Self::write).
 pub struct GatheredGrid<'a> {
     backends: &'a mut Backends,
     clouds: Clouds<'a>,
-    /// The collector that found the grid due; `None` if the caller chose the clouds.
+    /// The collector that selected the clouds; `None` if the caller selected them.
     collector: Option<&'a Collector>,
     stamp_ns: i64,
     made: GatherRecord,
-    /// Time that gathering and writing the grid have taken so far.
+    /// Time that computing and writing the grid have taken so far.
     compute_time: Duration,
 }
 
 impl<'a> GatheredGrid<'a> {
-    /// Gathers the clouds of a grid. `collector` is the collector that found the grid due; `None` if the caller chose
-    /// the clouds.
+    /// Computes a grid from clouds. `collector` is the collector that selected the clouds; `None` if the
+    /// caller selected them.
     pub(super) fn new(
         backends: &'a mut Backends,
         mut collector: Option<&'a mut Collector>,
@@ -82,14 +82,14 @@ impl<'a> GatheredGrid<'a> {
         is_known.then_some(bounds)
     }
 
-    /// Stamp of the grid before this grid, minus this grid's stamp, ns, if the clock of the grid before counts as gone.
-    /// `None` if this grid is not older.
+    /// Returns by how much this grid is older than the grid before it, ns; `None` if it is not older. A grid is older
+    /// only if the clock of the grid before is gone, as [`Collector`] defines.
     pub fn back_ns(&self) -> Option<i64> {
         self.collector.and_then(Collector::back_ns)
     }
 
-    /// Indices of the inputs whose waiting clouds were dropped when this grid was made, because their clock counts as
-    /// gone. Empty if the caller chose the clouds.
+    /// Indices of the inputs whose waiting clouds were dropped when this grid was made: they follow a clock that is
+    /// gone, as [`Collector`] defines. Empty if the caller chose the clouds.
     pub fn left_out(&self) -> &[usize] {
         self.collector.map_or(&[], Collector::left_out)
     }
@@ -99,12 +99,12 @@ impl<'a> GatheredGrid<'a> {
         &self.backends.refused
     }
 
-    /// The columns and the number of rows of the payload that [`write`](Self::write) needs.
+    /// The columns and the number of rows of the payload that [`write`](Self::write) fills.
     pub fn layout(&self) -> &Layout {
         &self.backends.output
     }
 
-    /// Writes the payload. If the device fails, the CPU makes the grid again.
+    /// Writes the grid to `payload`. If the device fails, the CPU first recomputes the grid.
     ///
     /// # Panics
     /// If the payload has another [`layout`](Self::layout).
@@ -116,16 +116,16 @@ impl<'a> GatheredGrid<'a> {
         self.backends.gpu.took(work, device, self.compute_time);
     }
 
-    /// The device that holds the grid, and the budget of its memory. `None` if the CPU made the grid, or if grids are
-    /// not to stay on the device.
+    /// The device that holds the grid, and the budget that limits its memory. `None` if the CPU computed the grid, or
+    /// if grids are not to stay on the device.
     pub fn on_device(&mut self) -> Option<(Gpu, Budget)> {
         let stays = self.backends.stays_on_device && self.made.device != Device::Cpu;
         let on_gpu = self.backends.gpu.on_gpu().filter(|_| stays)?;
         Some((on_gpu.gpu().clone(), on_gpu.budget().clone()))
     }
 
-    /// Writes the payload to columns of the grid's [`layout`](Self::layout) in the memory of the grid's device, and
-    /// waits until the copy is done.
+    /// Writes the grid to columns in the memory of its device, and waits until the copy is done. The columns are those
+    /// of the grid's [`layout`](Self::layout).
     ///
     /// # Errors
     /// The device has too little memory, or the driver fails. The grid can still be [written](Self::write) to the host.
@@ -152,8 +152,8 @@ impl<'a> GatheredGrid<'a> {
         Ok(())
     }
 
-    /// Reports that the grid could not be passed on in device memory. If the device had too little memory, grids are
-    /// passed on in host memory for a while.
+    /// Records that the grid could not be passed on in device memory. If the device had too little memory, the next
+    /// grids are passed on in host memory for a while.
     pub fn failed_to_hand_on(&mut self, error: &DeviceFault) {
         // Any other fault of the device shows when the grid is written to the host.
         if error.is_memory() {
@@ -176,35 +176,38 @@ impl<'a> GatheredGrid<'a> {
         self.backends.cpu.channels()
     }
 
-    /// The fields beside x, y and z that channels are computed from, in the order in which the channels first name them.
-    /// Each has a description of its usable values.
+    /// Returns the name of each field beside x, y and z that channels need, and a description of its usable values.
+    /// Fields are in the order in which the channels first name them.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.backends.cpu.fields()
     }
 
-    /// Number of values of kept points that the channels of each of the [`fields`](Self::fields) leave out. These are
-    /// values that are not finite, or are beyond the bound in the field's description. Known once the grid is written.
+    /// Number of unusable values of each of the [`fields`](Self::fields), which the field's channels leave out. A value
+    /// of a kept point is unusable if it is not finite, or is beyond the bound in the field's description. Known once
+    /// the grid is written.
     pub fn unusable(&self) -> &[u64] {
         &self.backends.unusable
     }
 
-    /// Number of values beyond the range of a dense grid's type, written as the greatest or least value of the type.
-    /// Known once the grid is written.
+    /// Number of values of a dense grid beyond the range of its element type, which are written as the type's greatest
+    /// or least value. Known once the grid is written.
     pub fn saturated(&self) -> u64 {
         self.backends.saturated
     }
 
-    /// The device that made the grid, or the CPU. Final once the grid is written.
+    /// The device that computed the grid, or the CPU. Final once the grid is written, because the CPU recomputes the
+    /// grid if the device fails.
     pub fn device(&self) -> Device {
         self.made.device
     }
 
-    /// Time that gathering and writing the grid took, without the time between the calls.
+    /// Time that computing and writing the grid took, without the time between the two calls.
     pub fn compute_time(&self) -> Duration {
         self.compute_time
     }
 
-    /// Bytes of device memory that the operation holds; `None` if the CPU made the grid. Known once the grid is written.
+    /// Bytes of device memory that the voxelizer uses; `None` if the CPU computed the grid. Known once the
+    /// grid is written.
     pub fn device_bytes(&self) -> Option<usize> {
         self.made.device_bytes
     }

@@ -1,6 +1,6 @@
-//! The geometry of a voxel grid. The CPU and the device find a point's cell with the same float32 numbers.
+//! Geometry of a voxel grid. The CPU and the device find a point's cell with the same float32 values.
 
-/// A box of cells of equal size, which is given by its origin, the size of a cell and the number of cells.
+/// A box of equal cells, defined by its origin, the edges of a cell, and the number of cells along each axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VoxelGrid {
     origin: [f32; 3],
@@ -29,7 +29,7 @@ impl VoxelGrid {
         self.voxel_size
     }
 
-    /// `1 / voxel_size_m` in float32, by which a point's distance from the origin is multiplied.
+    /// `1 / voxel_size_m` in float32. A point's offset from the origin, metres, times this is its position in cells.
     pub(crate) fn inverse(&self) -> [f32; 3] {
         self.inverse
     }
@@ -44,10 +44,11 @@ impl VoxelGrid {
         self.shape.iter().product()
     }
 
-    /// The number s for which a coordinate along `axis` is summed as the integer nearest to `coordinate * 2^s`.
+    /// Returns the exponent s: a coordinate along `axis` is summed as the integer nearest to `coordinate * 2^s`.
     ///
-    /// s is `38 - ceil(log2(A))`, with A the greater magnitude of the two corners on that axis. No scaled coordinate is
-    /// over 2^38 (but for the rounding of the index), and the sum of 2^22 scaled coordinates is less than 2^63.
+    /// s is `38 - ceil(log2(A))`, with A the greater magnitude of the grid's two corners on that axis. A scaled
+    /// coordinate is therefore at most 2^38, apart from the rounding of the index. The sum of 2^22 scaled coordinates
+    /// is less than 2^63.
     pub(crate) fn coordinate_bits(&self, axis: usize) -> i32 {
         let least = f64::from(self.origin[axis]);
         let greatest = least + self.shape[axis] as f64 * f64::from(self.voxel_size[axis]);
@@ -55,7 +56,7 @@ impl VoxelGrid {
     }
 }
 
-/// The smallest n with 2^n at or above a positive normal number.
+/// Returns the smallest n with `2^n >= value`. `value` must be a positive normal number.
 fn ceil_log2(value: f64) -> i32 {
     let bits = value.to_bits();
     let floor = (bits >> 52) as i32 - 1023;

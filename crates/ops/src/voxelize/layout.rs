@@ -7,9 +7,10 @@ use std::fmt;
 pub enum VoxelLayout {
     /// Every cell: a tensor `[C, X, Y, Z]`.
     Dense,
-    /// One bit for each cell: UInt8, cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
+    /// One bit for each cell, UInt8: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
     Bits,
-    /// The occupied cells only, in cell order: `coords` V x 3 Int32 and `features` V x C Float32.
+    /// The occupied cells only, V of them, in cell order: `coords` is V x 3 Int32, and `features` is V x C Float32,
+    /// with a value for each channel.
     Coo,
 }
 

@@ -1,11 +1,11 @@
 //! Operation `voxelize`: turns point clouds into voxel grids.
 //!
-//! [`VoxelizeConfig`] gives the grid, the channels and the layout. [`Voxelizer`] makes grids of the clouds of its inputs,
-//! on the CPU or on a device. [`CpuVoxelizer`] makes grids on the CPU alone. [`Collector`] only tells when the clouds of
-//! several inputs make a grid.
+//! [`VoxelizeConfig`] gives the grid, the channels and the layout. [`Voxelizer`] computes grids from the clouds of its
+//! inputs, on the CPU or on a device. [`CpuVoxelizer`] computes grids on the CPU alone. [`Collector`] decides when the
+//! clouds of several inputs make a grid.
 //!
-//! `docs/semantics.md` defines the cell of a point, the value of each channel and the sums, to the bit. Neither the order
-//! of the points nor the backend changes a bit.
+//! `docs/semantics.md` defines the cell of a point, the value of each channel and the sums, to the bit. Neither the
+//! order of the points nor the choice of CPU or device changes a bit.
 
 mod backends;
 mod cells;
@@ -57,7 +57,7 @@ pub struct VoxelCounters {
 }
 
 impl VoxelCounters {
-    /// Writes the counts to the metadata of a grid, or of diagnostics.
+    /// Writes the counts to the metadata of a grid's message or of a diagnostics message.
     pub fn describe(&self, header: &mut Header) {
         key::points_in.set(header, self.points_in as i64);
         key::points_kept.set(header, self.points_kept as i64);

@@ -1,6 +1,6 @@
-//! Plans what each cell accumulates: exactly the sums and extremes that the channels need, each one once.
+//! Plan of the sums and extremes that each cell accumulates: those that the channels need, each one once.
 
-/// Coordinate or field whose values a sum or an extreme takes.
+/// Coordinate or field from which a sum or an extreme (greatest or least value) is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// Coordinate in the frame of the grid: 0 is x, 1 is y, 2 is z.
@@ -9,7 +9,7 @@ pub(super) enum Source {
     Field(usize),
 }
 
-/// Field other than x, y and z, and whether channels need its mean or an extreme.
+/// Field other than x, y and z, and whether channels need its mean, an extreme, or both.
 #[derive(Debug)]
 pub(super) struct NamedField {
     pub(super) name: String,
@@ -19,28 +19,29 @@ pub(super) struct NamedField {
     pub(super) extreme: bool,
 }
 
-/// Greatest or least value of a source, which each cell keeps.
+/// Greatest or least value of a coordinate or field, which each cell keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extreme {
     pub(super) source: Source,
-    /// Selects the greatest value if true, the least if false.
+    /// True for the greatest value, false for the least value.
     pub(super) greatest: bool,
 }
 
-/// Sums and extremes of each cell, with the fields and coordinates that they read.
+/// Sums and extremes that each cell accumulates, with the fields and coordinates that they need.
 ///
 /// The methods only append to the lists, so an index that they return stays valid.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Fields that channels need, in the order in which channels first named them.
     pub(super) fields: Vec<NamedField>,
-    /// Sources of the sum planes: entry `i` is the source of plane `i + 1`. Plane 0 is the count.
+    /// Sources of the sums: element `i` is the source of a cell's sum `i + 1`. Sum 0 is the count of points.
     pub(super) sums: Vec<Source>,
     /// Extremes that each cell keeps.
     pub(super) extremes: Vec<Extreme>,
-    /// True if plane 0, the count of points, exists. Every mean needs the count.
+    /// True if cells accumulate sum 0, the count of points. Every mean needs the count.
     pub(super) counts: bool,
-    /// True, for x, y and z, if a sum or an extreme reads the coordinate. Finding the cell of a point does not count.
+    /// True, for x, y and z, if a sum or an extreme needs the coordinate. Finding the cell of a point does not count
+    /// as a need.
     pub(super) axes: [bool; 3],
 }
 
@@ -60,8 +61,8 @@ impl Plan {
         self.fields.iter().filter(|field| field.mean).count()
     }
 
-    /// Adds the sum of a field or coordinate, and the count, to the plan, since a mean needs both. Returns the index of
-    /// the sum's plane.
+    /// Adds the sum of a field or coordinate, and the count, to the plan, because a mean needs both. Returns the index
+    /// of the sum, 1 or greater.
     pub(super) fn sum_plane(&mut self, field: &str) -> usize {
         self.counts = true;
         let source = self.source(field, |field| field.mean = true);
@@ -81,8 +82,8 @@ impl Plan {
             .starts_with(&[Source::Axis(0), Source::Axis(1), Source::Axis(2)])
     }
 
-    /// Finds the source with this name, or adds it, and records that it is used. For a coordinate it sets the entry of
-    /// `axes`; for a field it calls `need`.
+    /// Finds the source with this name, or adds it, and records that it is needed: for a coordinate in `axes`, for a
+    /// field by calling `need`.
     fn source(&mut self, name: &str, need: impl FnOnce(&mut NamedField)) -> Source {
         if let Some(axis) = ["x", "y", "z"].iter().position(|axis| *axis == name) {
             self.axes[axis] = true;

@@ -1,14 +1,14 @@
-//! Integers in which the values of a field are summed: the nearest to `value * 2^s`, where s depends on the type of the
-//! field. No sum of a grid's points overflows.
+//! Scaling of field values to integers, whose sums are exact. A value is summed as the integer nearest to
+//! `value * 2^s`, where s depends on the type of the field. No sum of a grid's points overflows.
 
 use robocache_device::Dtype;
 
-/// The greatest magnitude of a scaled value that is summed as it is: an int64 holds the sum of 2^22 such values.
+/// Greatest magnitude, 2^40, of a scaled value that is summed whole: an int64 holds the sum of 2^22 such values.
 pub(super) const SMALL: f64 = 1_099_511_627_776.0;
-/// The greatest magnitude of a scaled value that is summed at all. If the value is over [`SMALL`], the sum takes its low
-/// [`LOW_BITS`] bits, and the high bits are summed apart.
+/// Greatest magnitude, 2^62, of a usable scaled value. Of a value over [`SMALL`], the low [`LOW_BITS`] bits are added
+/// to the sum, and the high bits to a second sum.
 pub(super) const LARGE: f64 = 4_611_686_018_427_387_904.0;
-/// Number of low bits of a scaled value over [`SMALL`] that the sum takes.
+/// Number of low bits of a large scaled value that are added to the main sum.
 const LOW_BITS: u32 = 40;
 
 /// True if the type is a 32- or 64-bit integer. Every other type has the scale of float32.
@@ -16,18 +16,18 @@ pub(super) fn is_wide(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Int32 | Dtype::Int64 | Dtype::UInt32 | Dtype::UInt64)
 }
 
-/// The number s for which a field's value is summed as the integer nearest to `value * 2^s`. `wide` comes from
-/// [`is_wide`].
+/// Returns the exponent s with which a field is summed: as the integers nearest to `value * 2^s`. `wide` is the
+/// result of [`is_wide`].
 pub(super) fn bits(wide: bool) -> i32 {
     if wide { 0 } else { 22 }
 }
 
-/// Splits an integer into the high part, in units of 2^40, which is summed apart, and the low part, which the sum takes.
+/// Splits an integer into its high bits, in units of 2^40, and its low 40 bits, which are summed separately.
 pub(super) fn split(integer: i64) -> (i64, i64) {
     (integer >> LOW_BITS, integer & ((1 << LOW_BITS) - 1))
 }
 
-/// The nearest float64 to `high * 2^40 + low`, high being at most 2^52 in magnitude.
+/// Returns the float64 nearest to `high * 2^40 + low`. The magnitude of `high` must be at most 2^52.
 #[inline(always)]
 pub(super) fn join(high: i64, low: i64) -> f64 {
     let (carry, low) = split(low);
@@ -35,7 +35,7 @@ pub(super) fn join(high: i64, low: i64) -> f64 {
     (high + carry) as f64 * SMALL + low as f64
 }
 
-/// `2^n`, exactly. n must be the exponent of a normal number: -1022 to 1023.
+/// Returns exactly `2^n`. n must be the exponent of a normal float64: -1022 to 1023.
 pub(super) fn power_of_two(n: i32) -> f64 {
     debug_assert!((-1022..=1023).contains(&n));
     f64::from_bits(((1023 + n) as u64) << 52)

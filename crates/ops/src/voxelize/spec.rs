@@ -1,5 +1,5 @@
-//! A checked configuration, which both backends share, and the check of a grid's clouds. A grid of accepted clouds has
-//! no sum that overflows.
+//! Checked configuration of voxel grids, which the CPU and the device share, and the check of a grid's clouds. A grid
+//! of accepted clouds has no sum that overflows.
 
 use super::channel::{Output, plan};
 use super::grid::VoxelGrid;
@@ -9,7 +9,7 @@ use robocache_device::Dtype;
 use robocache_geometry::RigidTransform;
 use robocache_stream::{Cells, ColumnLayout, FieldType, Layout, PointCloud, PointCloudError};
 
-/// Greatest number of points of a grid, with which no sum can overflow.
+/// Greatest number of points of a grid, so that no sum can overflow.
 pub(super) const MAX_POINTS: usize = 1 << 22;
 
 /// A cloud that can't be part of a grid.
@@ -18,7 +18,8 @@ pub enum CloudError {
     /// A message that is not a cloud, or lacks a field that a channel is computed from.
     #[error(transparent)]
     Cloud(#[from] PointCloudError),
-    /// The clouds of one grid have a field in types whose sums have different scales.
+    /// A field has another type than in an earlier cloud of the same grid, and the two types are summed
+    /// with different scales.
     #[error(
         "field `{name}` is {dtype} here, but an earlier cloud of the grid has it as {}: \
          for mean_{name}, either all inputs must have it as a 32- or 64-bit integer, or none of them",
@@ -32,15 +33,15 @@ pub enum CloudError {
         /// True if the type is a 32- or 64-bit integer.
         wide: bool,
     },
-    /// The grid has more points with this cloud than a grid can have.
+    /// The cloud would bring the grid above 2^22 points.
     #[error("{points} points in one grid are too many (allowed: 2^22; thin the clouds, or take fewer `inputs`)")]
     TooMany {
-        /// Number of points of the grid with this cloud.
+        /// Number of points that the grid would have with this cloud.
         points: usize,
     },
 }
 
-/// A checked configuration, and values that are derived from it.
+/// Checked configuration of voxel grids, and values that are derived from it.
 pub(super) struct Spec {
     pub(super) grid: VoxelGrid,
     pub(super) plan: Plan,
@@ -71,8 +72,8 @@ impl Spec {
         })
     }
 
-    /// The fields beside x, y and z, in the order in which the channels first name them. Each has a description of its
-    /// usable values.
+    /// Returns the name of each field beside x, y and z that channels need, and a description of its usable values.
+    /// Fields are in the order in which the channels first name them.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.plan.fields.iter().map(|field| {
             let usable = match field.mean {
@@ -83,8 +84,8 @@ impl Spec {
         })
     }
 
-    /// The columns and rows of the output. In layout `coo` the number of rows is 0 until a grid's occupied cells are
-    /// counted.
+    /// Returns the columns and the number of rows of the output. In layout `coo` the number of rows is 0 until a grid's
+    /// occupied cells are counted.
     pub(super) fn output(&self, dtype: Dtype) -> Layout {
         let columns = self.channels.len();
         let column = |name: &'static str, dtype, elements| ColumnLayout {
@@ -122,7 +123,7 @@ impl Spec {
         }
     }
 
-    /// The exponent s of the scale 2^s in which a source is summed.
+    /// Returns the exponent s with which a coordinate or field is summed: as the integers nearest to `value * 2^s`.
     pub(super) fn bits(&self, source: Source, clouds: &GridClouds) -> i32 {
         match source {
             Source::Axis(axis) => self.coordinate_bits[axis],
@@ -131,7 +132,8 @@ impl Spec {
     }
 }
 
-/// Facts about the clouds that a grid has so far: the number of their points, and the types of their fields.
+/// Number of points of the grid that is being computed, and, for each field, whether its type is a 32-
+/// or 64-bit integer.
 #[derive(Default)]
 pub(super) struct GridClouds {
     pub(super) points: usize,
@@ -140,7 +142,7 @@ pub(super) struct GridClouds {
 }
 
 impl GridClouds {
-    /// Returns true if a field of the plan is summed as 32- and 64-bit integers are.
+    /// True if the field with this index in the plan is a 32- or 64-bit integer in the grid's clouds.
     pub(super) fn is_wide(&self, field: usize) -> bool {
         self.wide[field].unwrap_or(false)
     }
@@ -151,8 +153,8 @@ impl GridClouds {
         self.wide.resize(plan.fields.len(), None);
     }
 
-    /// Adds a cloud, if its fields can be summed with those of the clouds before, and if the grid does not get too many
-    /// points. A refused cloud changes nothing.
+    /// Adds a cloud, if each field has the same scale of sums as in the clouds before, and if the grid does not get too
+    /// many points. A refused cloud changes nothing.
     pub(super) fn add(&mut self, spec: &Spec, cloud: &PointCloud<'_>) -> Result<(), CloudError> {
         spec.check(cloud)?;
         let points = self.points + cloud.len();

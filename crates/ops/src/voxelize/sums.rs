@@ -1,22 +1,23 @@
-//! Sums and extremes of the points of each cell, on the CPU. A value that a sum can't hold is split or counted, never
-//! lost.
+//! Sums and extremes of the points of each cell, on the CPU. A value that a sum can't hold is split over two sums or
+//! counted as unusable.
 
 use super::kernels::{self, BLOCK, Block, Exceptions, Row};
 use super::plan::{NamedField, Plan, Source};
 use super::quantum;
 use robocache_stream::HostField;
 
-/// The sums of each occupied cell, and of one more cell that takes the points past `max_voxels`.
+/// Sums and extremes of each occupied cell, and one more element for all points in cells past `max_voxels`.
 pub(super) struct Sums {
-    /// Sums of the coordinates, and count of the points, by the cell's rank.
+    /// Sums of the coordinates, and count of the points, of each cell, by the cell's rank.
     pub(super) rows: Vec<Row>,
-    /// Sums of each field, by the cell's rank; empty for a field without a mean.
+    /// Sums of each field, for each cell by its rank; empty for a field of which no channel needs the mean.
     pub(super) fields: Vec<Vec<i64>>,
-    /// Integer keys (`order_key`) of each extreme, by the cell's rank.
+    /// Greatest or least values, as integer keys (`order_key`): for each extreme, one key for each cell by its rank.
     pub(super) extremes: Vec<Vec<i32>>,
-    /// Values of each field that do not fit its sum, by the cell's rank; empty if there are none.
+    /// Values of each field that do not fit the cell's sum or are unusable, by the cell's rank; empty if
+    /// there are none.
     pub(super) exceptions: Vec<Vec<Exceptions>>,
-    /// Number of occupied cells, plus one for the points past `max_voxels`.
+    /// Number of occupied cells, plus one for the points in cells past `max_voxels`.
     len: usize,
     /// Exponents s of the scales 2^s of x, y and z.
     axis_bits: [i32; 3],
@@ -54,7 +55,8 @@ impl Sums {
         }
     }
 
-    /// Starts the sums of `occupied` cells at 0. `bits` gives the exponent s of the scale 2^s of a source.
+    /// Sets the sums of `occupied` cells to 0. `bits` gives the exponent s of each source, whose values are
+    /// scaled by 2^s.
     pub(super) fn begin(&mut self, plan: &Plan, occupied: usize, bits: impl Fn(Source) -> i32) {
         self.len = occupied + 1;
         self.axis_bits = [0, 1, 2].map(|axis| bits(Source::Axis(axis)));
@@ -92,7 +94,8 @@ impl Sums {
         }
     }
 
-    /// Adds the values of the `i`-th field of a block, which is `n` points of a cloud from point `from` on.
+    /// Adds the values of the `i`-th field of the plan to the cells' sums and extremes. The block is `n` points of a
+    /// cloud from point `from` on.
     pub(super) fn add_field(
         &mut self,
         plan: &Plan,
@@ -120,7 +123,7 @@ impl Sums {
         }
     }
 
-    /// Writes the number of unusable values of each field, without the points past `max_voxels`.
+    /// Writes the number of unusable values of each field, except in cells past `max_voxels`.
     pub(super) fn count_unusable(&mut self, unusable: &mut [u64]) {
         for (unusable, exceptions) in unusable.iter_mut().zip(&mut self.exceptions) {
             exceptions.truncate(self.len - 1);
@@ -128,7 +131,7 @@ impl Sums {
         }
     }
 
-    /// The value that 1 stands for in the integer sum of a source: 2^-s.
+    /// Returns the value that 1 stands for in the integer sum of a coordinate or field: 2^-s.
     pub(super) fn unit(&self, source: Source) -> f64 {
         quantum::power_of_two(-match source {
             Source::Axis(axis) => self.axis_bits[axis],
@@ -138,7 +141,7 @@ impl Sums {
 }
 
 impl FieldBlock {
-    /// Reads `n` values of a field from point `from` on, in the types that the extremes and the mean need.
+    /// Reads `n` values of a field from point `from` on: as float32 for extremes, as float64 for the mean.
     fn read(&mut self, plan: &NamedField, values: &HostField<'_>, from: usize, n: usize) {
         if plan.extreme {
             values.to_f32(from, &mut self.values[..n]);
@@ -148,7 +151,7 @@ impl FieldBlock {
         }
     }
 
-    /// True if a value does not fit the sum, or is unusable.
+    /// True if a value of the block does not fit its cell's sum, or is unusable.
     fn has_exceptions(&self, plan: &NamedField, scale: f64, n: usize) -> bool {
         match plan.mean {
             true => kernels::any_beyond(&self.exact[..n], quantum::SMALL / scale),
@@ -156,7 +159,8 @@ impl FieldBlock {
         }
     }
 
-    /// Moves unusable values, and the high parts of values that do not fit the sum, to the exceptions of their cells.
+    /// Moves unusable values, and the high bits of values that do not fit the sum, from the block to the exceptions
+    /// of their cells.
     #[cold]
     fn move_to_exceptions(&mut self, plan: &NamedField, scale: f64, block: Block<'_>, exceptions: &mut [Exceptions]) {
         for (i, slot) in block.points() {

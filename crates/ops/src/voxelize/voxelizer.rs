@@ -1,5 +1,5 @@
-//! Operation `voxelize`: makes grids of clouds on the CPU or on a device, whichever is faster. The choice changes no
-//! bit of a grid.
+//! Operation `voxelize`: computes grids from clouds on the CPU or on a device, whichever is faster. The choice does not
+//! change a bit of a grid.
 
 use super::backends::{Backends, Clouds};
 use super::collector::{Arrival, Collector};
@@ -11,15 +11,15 @@ use robocache_stream::{HostCloud, Layout, Message};
 use robocache_time::{is_stamp_in_range, ms_to_ns};
 use std::time::Instant;
 
-/// Makes voxel grids of point clouds, on the CPU or on a device.
+/// Computes voxel grids from point clouds, on the CPU or on a device.
 ///
-/// [`push`](Self::push) takes the clouds of the configured inputs as they arrive. The cloud that completes a grid, by the
-/// rules of [`Collector`], returns a [`GatheredGrid`], which the caller writes to memory of its own.
-/// [`gather`](Self::gather) makes a grid of given clouds at once.
+/// [`push`](Self::push) adds a cloud of a configured input. If the cloud completes a grid, by the rules of
+/// [`Collector`], the call computes the grid and returns a [`GatheredGrid`], which the caller writes to its own memory.
+/// [`gather`](Self::gather) computes a grid from given clouds.
 ///
-/// The CPU and the device compute the same bits. [`Placement`] `auto` makes each grid where grids of its size were
-/// faster. If a device runs out of memory, the CPU takes over for a while. If the device fails for good, the CPU takes
-/// over for the rest of the run. In both cases the CPU makes the grid again of the same clouds.
+/// The CPU and the device compute the same bits. With [`Placement`] `auto`, each grid is computed where grids of its
+/// size have been faster. If a device runs out of memory, the CPU takes over for a while. If the device fails for good,
+/// the CPU takes over for the rest of the run. In both cases the CPU recomputes the failed grid.
 ///
 /// ```
 /// use robocache_device::{Dtype, Placement};
@@ -60,9 +60,9 @@ use std::time::Instant;
 pub struct Voxelizer {
     backends: Backends,
     collector: Collector,
-    /// The `latency_ms` of each input in ns, which is subtracted from the stamps.
+    /// Value of `latency_ms` of each input, in ns, which is subtracted from the stamps of its clouds.
     latencies: Vec<i64>,
-    /// The waiting cloud of each input, or a stale cloud if none waits. Not used with a single input.
+    /// The waiting cloud of each input; stale if no cloud waits. Not used with a single input.
     waiting: Vec<Message>,
     /// Indices of the inputs whose clouds make the current grid.
     grid_inputs: Vec<usize>,
@@ -70,8 +70,8 @@ pub struct Voxelizer {
 
 /// Result of pushing a cloud.
 pub struct PushOutcome<'a> {
-    /// Waiting clouds that are in no grid, because the pushed cloud replaces them or comes after a clock jump; `None`
-    /// if there are none.
+    /// Waiting clouds that get into no grid, because the pushed cloud replaces them or its stamp shows a clock jump;
+    /// `None` if there are none.
     pub unused: Option<DroppedCloud>,
     /// The grid that the pushed cloud completes; `None` if the cloud waits.
     pub grid: Option<GatheredGrid<'a>>,
@@ -86,7 +86,7 @@ pub enum DroppedCloud {
     /// The cloud has no stamp. A node gives such a message the time of its publication.
     #[error("no `timestamp_ns` (needed: the capture time, ns)")]
     NoStamp,
-    /// The stamp, ns, is out of range.
+    /// The stamp, ns, is out of range: its magnitude exceeds 2^61.
     #[error("stamp {0} ns is out of range (allowed: +-2^61): stamps are ns since 1970")]
     Stamp(i64),
     /// A newer cloud of the same input arrived before a grid was made, and takes the place of this cloud.
@@ -99,11 +99,11 @@ pub enum DroppedCloud {
         "a cloud is dropped: its stamp is not newer than that of a grid's cloud of this input (needed: ascending stamps)"
     )]
     Late,
-    /// The cloud still waited when the run ended: for clouds of other inputs, or for a cloud that is newer than the
-    /// last grid.
+    /// The cloud was still waiting when the dataflow ended: for clouds of other inputs, or for a cloud newer than
+    /// the last grid.
     #[error("a cloud still waited for other clouds at the end, and is in no grid")]
     Left,
-    /// A clock was set back: this number of waiting clouds with stamps of the former clock are in no grid.
+    /// A clock was set back: this number of waiting clouds, with stamps of the former clock, get into no grid.
     #[error("the clock was set back by more than `reset_ms`: grids begin anew by its new stamps{}", match .0 {
         0 => String::new(),
         clouds => format!(", and {clouds} clouds from before are in no grid"),
@@ -112,10 +112,10 @@ pub enum DroppedCloud {
 }
 
 impl Voxelizer {
-    /// Creates a voxelizer that computes as `config` says, on the CPU or on the first device of `placement`.
+    /// Creates a voxelizer for a configuration, on the CPU or on the first device of `placement`.
     ///
     /// # Errors
-    /// Returns the invalid key of `config`, or the reason why the backend can't use `placement`.
+    /// Returns the invalid key of `config`, or the reason why `placement` can't be used.
     pub fn new(config: &VoxelizeConfig, placement: &Placement) -> Result<Self, ConfigError> {
         let (inputs, memory) = (config.inputs.len(), placement.host_memory());
         Ok(Self {
@@ -127,16 +127,16 @@ impl Voxelizer {
         })
     }
 
-    /// The columns and the number of rows of the payload. In layout `coo`, the rows are those of the grid that was
-    /// gathered last.
+    /// The columns and the number of rows of the payload. In layout `coo`, the number of rows is that of the
+    /// last computed grid.
     pub fn layout(&self) -> &Layout {
         &self.backends.output
     }
 
-    /// Takes a cloud of the input with index `input`, and gathers the grid that the cloud completes.
+    /// Adds a cloud of the input with index `input`, and computes the grid that the cloud completes, if any.
     ///
-    /// With one input, each cloud makes a grid and is not copied. With several inputs, the cloud is copied to wait, and the
-    /// newest cloud of each input makes the grid.
+    /// With one input, each cloud makes a grid and is not copied. With several inputs, the cloud is copied to wait, and
+    /// the newest cloud of each input makes the grid.
     ///
     /// # Errors
     /// The reason why the cloud is in no grid. The cloud then neither replaces a waiting cloud nor makes a grid.
@@ -168,7 +168,7 @@ impl Voxelizer {
         Ok(PushOutcome { unused, grid })
     }
 
-    /// Closes an input, so that no grid waits for it. If a grid is now due, gathers and returns it.
+    /// Closes an input, so that no grid waits for it. If a grid is then due, computes and returns it.
     ///
     /// # Panics
     /// If `input` is not the index of an input.
@@ -177,7 +177,7 @@ impl Voxelizer {
         self.gather_due()
     }
 
-    /// Opens an input again, so that grids wait for its clouds. If a grid is due all the same, gathers and returns it.
+    /// Opens an input again, so that grids wait for its clouds. If a grid is due nevertheless, computes and returns it.
     ///
     /// # Panics
     /// If `input` is not the index of an input.
@@ -191,12 +191,12 @@ impl Voxelizer {
         (0..self.waiting.len()).filter(|&input| self.collector.waits(input))
     }
 
-    /// True if a grid is due but not gathered, as after a change of `max_wait_ms`.
+    /// True if a grid is due but not computed, as after a change of `max_wait_ms`.
     pub fn is_due(&self) -> bool {
         self.collector.due()
     }
 
-    /// Gathers and returns the grid that is due; `None` if no grid is due.
+    /// Computes and returns the grid that is due; `None` if no grid is due.
     pub fn gather_due(&mut self) -> Option<GatheredGrid<'_>> {
         if !self.is_due() {
             return None;
@@ -212,7 +212,8 @@ impl Voxelizer {
         Some(GatheredGrid::new(backends, Some(collector), clouds, stamp_ns, start))
     }
 
-    /// Gathers a grid of these clouds, each with the index of its input. Their stamps and the waiting clouds do not matter.
+    /// Computes a grid from these clouds, each with the index of its input. Their stamps and the waiting clouds
+    /// do not matter.
     ///
     /// # Panics
     /// If an index is not the index of an input.
@@ -240,8 +241,8 @@ impl Voxelizer {
         Ok(cloud)
     }
 
-    /// Sets how long a cloud waits for the clouds of the other inputs; `None`: for ever. A grid may then be
-    /// [due](Self::is_due).
+    /// Sets how long a cloud waits for the clouds of the other inputs, ms; `None`: for ever. The change can make
+    /// a grid [due](Self::is_due).
     ///
     /// # Errors
     /// If `ms` is not a duration.
@@ -249,19 +250,19 @@ impl Voxelizer {
         self.collector.set_max_wait_ms(ms)
     }
 
-    /// The device that grids can be left on; `None` if the CPU makes all grids, or while device memory is short.
+    /// The device on which grids can stay; `None` if the CPU computes all grids, or while device memory is short.
     pub fn output_gpu(&mut self) -> Option<&Gpu> {
         self.backends.gpu.output_gpu()
     }
 
-    /// Chooses whether grids stay on [`output_gpu`](Self::output_gpu), from the next grid on. If `stays`, this device
-    /// makes all grids but those whose clouds are too small for a device.
+    /// Sets whether grids stay in the memory of [`output_gpu`](Self::output_gpu), from the next grid on. If so, the
+    /// device computes all grids, except those whose clouds are too small for it.
     pub fn leave_on_device(&mut self, stays: bool) {
         self.backends.stays_on_device = stays;
     }
 
-    /// Returns the fault that should end the run: the loss of a device that the configuration names. `None` if there
-    /// was none, or on later calls. The CPU makes the grids in the meantime.
+    /// Returns the loss of a device that the configuration names, once; the node should then stop. `None` if no device
+    /// was lost. Until the node stops, the CPU computes the grids.
     pub fn take_lost(&mut self) -> Option<DeviceFault> {
         self.backends.gpu.take_lost()
     }

@@ -1,4 +1,4 @@
-//! Output of the CPU in each layout. Every element of an output is written, whatever it held before.
+//! Writes a grid that the CPU computed, in each layout. Every element of the output is written, whatever its old value.
 
 use super::cpu::CpuVoxelizer;
 use super::kernels;
@@ -6,10 +6,10 @@ use super::plan::Source;
 use half::{bf16, f16};
 use robocache_device::{Dtype, Element};
 
-/// Number of occupied cells that are written at a time.
+/// Number of occupied cells that are written together, so that their sums stay in the cache.
 const BLOCK: usize = 256;
 
-/// Bytes up to which one core clears memory alone: waking another core takes longer.
+/// Size, bytes, up to which one core clears memory: waking another core takes longer.
 const BYTES_FOR_ONE_CORE: usize = 1 << 22;
 
 /// Fills `out` with zero bits, which are 0.0 in every float type.
@@ -22,8 +22,8 @@ pub(super) fn clear<E: Element>(out: &mut [E]) {
     rayon::join(|| clear(some), || clear(others));
 }
 
-/// Clamps a finite value to the greatest or least of a type if it would round to an infinity. Returns true if it was
-/// clamped.
+/// Clamps a finite value to a type's greatest or least value if it would round to an infinity. Returns true if
+/// it was clamped.
 #[inline]
 pub(super) fn saturate<E: Element>(value: f32) -> (f32, bool) {
     // The greatest value, and half a step past it: rounding that to even gives an infinity.
@@ -68,8 +68,8 @@ impl CpuVoxelizer {
         self.saturated = saturated;
     }
 
-    /// Number of values beyond the range of the last written dense grid's type, written as the greatest or least value
-    /// of the type.
+    /// Number of values of the last written dense grid beyond the range of its element type, which are written as the
+    /// type's greatest or least value.
     pub fn saturated(&self) -> u64 {
         self.saturated
     }

@@ -125,7 +125,7 @@ impl<'a> DeviceCloud<'a> {
         self.points == 0
     }
 
-    /// The capture time of the cloud, ns; `None` if the cloud has no message, or the message no stamp.
+    /// The capture time of the cloud, ns; `None` if the cloud has no message, or its message has no stamp.
     pub fn stamp_ns(&self) -> Option<i64> {
         self.message?.header.timestamp_ns.get()
     }

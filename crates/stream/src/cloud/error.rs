@@ -6,7 +6,7 @@ use robocache_yaml::listed;
 /// The reason why a message is not a point cloud, or lacks a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointCloudError {
-    /// A tensor has no `fields`, the names of its columns, and its shape is not `[N, 3]`.
+    /// A tensor has neither `fields`, the names of its columns, nor the shape `[N, 3]`.
     #[error(
         "a tensor without `fields`, of `shape` {shape:?} and {length} values (allowed: the `shape` [N, 3], x y z; otherwise the \
          names of its columns in `fields`)"
@@ -27,7 +27,7 @@ pub enum PointCloudError {
         /// Number of fields of a point.
         fields: usize,
     },
-    /// The elements are not a whole number of points.
+    /// The number of elements is not a multiple of the number of fields of a point.
     #[error("{length} values are not a whole number of points of {fields} `fields` (allowed: {fields} values a point)")]
     Length {
         /// Number of elements in the message.
@@ -50,7 +50,7 @@ pub enum PointCloudError {
         name: String,
         /// Type of the field, as text.
         came: String,
-        /// The types that are allowed, or another reason.
+        /// Allowed types, or the reason why the field can't be used.
         why: &'static str,
     },
     /// Two fields have the same name.

@@ -1,6 +1,7 @@
-//! Point clouds in host memory: the fields of a message as values with a stride.
+//! Point clouds in host memory: the fields x, y, z, intensity and so on as strided views of a message's columns.
 //!
-//! Fields borrow the message's memory. Values are converted to float32 or float64 only when they are read, to the nearest value.
+//! Fields borrow the message's memory. Values are converted to float32 or float64 only when they are read, to the
+//! nearest value.
 
 use super::{FieldType, PointCloudError, TensorColumns, XYZ, find, missing};
 use crate::{Cells, Data, Message};
@@ -11,7 +12,7 @@ use robocache_device::{Dtype, Values};
 #[derive(Clone, Copy)]
 pub struct HostCloud<'a> {
     message: &'a Message,
-    /// Values and columns of a cloud that is a tensor; `None` if each field has its own column.
+    /// Interleaved values and column names of a cloud that is a tensor; `None` for a struct, which has one column per field.
     tensor: Option<(Values<'a>, TensorColumns<'a>)>,
     points: usize,
     xyz: [HostField<'a>; 3],
@@ -176,7 +177,7 @@ impl<'a> HostField<'a> {
         }
     }
 
-    /// The values of the field; in a tensor the values of all fields, interleaved.
+    /// The array that contains the field's values. In a tensor, this array interleaves the values of all fields.
     pub fn values(&self) -> Values<'a> {
         self.values
     }
@@ -186,7 +187,7 @@ impl<'a> HostField<'a> {
         self.first
     }
 
-    /// The type of the field's values, in memory and as they were sent.
+    /// The type of the field's values, in memory and as the sender sent them.
     pub fn field_type(&self) -> FieldType {
         FieldType {
             dtype: self.values.dtype(),

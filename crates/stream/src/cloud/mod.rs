@@ -27,12 +27,13 @@ pub enum PointCloud<'a> {
     Device(DeviceCloud<'a>),
 }
 
-/// The type of a cloud's field, in memory and as it was sent.
+/// The type of a cloud's field: in memory, and as the sender sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldType {
     /// Type of the field's values in memory.
     pub dtype: Dtype,
-    /// Type in which the field's values were sent: integers with nulls have become float64.
+    /// Type in which the sender sent the field's values. It differs from `dtype` only for integers with nulls, which are
+    /// float64 in memory.
     pub sent: Dtype,
 }
 
@@ -114,7 +115,7 @@ struct TensorColumns<'a> {
 }
 
 impl<'a> TensorColumns<'a> {
-    /// Returns the columns and the number of points of a tensor of `length` elements.
+    /// Returns the columns and the number of points of a flat tensor of `length` elements.
     fn of(message: &'a Message, length: usize) -> Result<(Self, usize), PointCloudError> {
         let shape = message.header.shape.get().unwrap_or_default();
         let names = message.header.fields.get().unwrap_or_default();

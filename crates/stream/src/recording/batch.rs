@@ -1,7 +1,7 @@
-//! The columns of a file, and the rows of a batch as messages.
+//! Conversion of a recording's Arrow batches to messages, one message per row.
 //!
-//! The rows of a batch are checked once, when the batch is decoded. Reading a row can fail only at elements that were left in the
-//! file.
+//! The rows of a batch are checked once, when the batch is decoded. Later, a row can fail to be read only if its elements are
+//! not in memory but still in the file.
 
 use super::framing::Elements;
 use super::schema::{FIELD, LISTS, METADATA, Part, dtype_of};
@@ -22,12 +22,12 @@ use std::path::Path;
 const ALLOWED: &str =
     "a List of a primitive type; in a struct's field also of a FixedSizeList or a List of one, or of Utf8";
 
-/// Rows of a file that were written as one batch.
+/// Decoded Arrow batch of a recording. Each row is a message.
 pub(super) struct Batch {
     pub rows: RecordBatch,
-    /// Differences of each row's metadata from the metadata in the schema; empty if no row differs.
+    /// Changes of each row's metadata from the metadata in the schema; empty if no row differs.
     pub differences: Vec<Vec<Change>>,
-    /// The elements of the payload's columns that were left in the file; `None` if the whole batch is in memory.
+    /// Payload elements that are still in the file, and are read when a row needs them; `None` if the whole batch is in memory.
     pub left: Option<Elements>,
 }
 
@@ -37,23 +37,26 @@ impl Batch {
     }
 }
 
-/// Plan for reading the rows of a file, made from the file's schema.
+/// Map from a file's columns to the parts of a message, with the metadata that all rows share. Made from the file's schema.
 pub(super) struct Plan {
-    /// Indices of the columns to read; `None` for all. All other indices of the plan are positions in this list.
+    /// Indices, in the file, of the columns that are read, ascending; `None` if all are read. The plan's other indices count
+    /// only the columns that are read.
     pub projection: Option<Vec<usize>>,
     timestamp: usize,
-    /// Columns of the payload, each with its index.
+    /// Columns of the payload, each with its index among the columns that are read.
     parts: Vec<(Part, usize)>,
-    /// Indices of the columns named in [`LISTS`]; `None` for a column that the file lacks.
+    /// Indices of the columns `shape`, `timestamps_ns` and `valid` ([`LISTS`]); `None` for a column that the file lacks.
     lists: [Option<usize>; LISTS.len()],
     arrival: Option<usize>,
     metadata: Option<usize>,
     fields: Vec<String>,
     frame_id: String,
     dim: i64,
-    /// Metadata of the first message that have no key of their own in the schema: the JSON object under the key `METADATA`.
+    /// Metadata of the first message that have no key of their own in the schema, but are in the JSON object under the
+    /// key `METADATA`.
     others: Vec<Change>,
-    /// Names of columns that are not read, because a recorded tensor does not have them; empty if the schema has no `dtype`.
+    /// Names of columns that are ignored, because a recorded tensor does not have them; empty if the schema has no `dtype`, as
+    /// in files of other writers.
     unknown: Vec<String>,
 }
 
@@ -164,7 +167,7 @@ impl Plan {
         })
     }
 
-    /// Returns an error that names the columns that are not read; `None` if all columns are read.
+    /// Returns an error that names the ignored columns of the file; `None` if all columns are read.
     pub(super) fn unknown(&self, path: &Path) -> Option<ReadError> {
         (!self.unknown.is_empty()).then(|| ReadError::UnknownColumns {
             path: path.to_owned(),
@@ -190,19 +193,19 @@ impl Plan {
         (0..batch.rows.num_rows()).map(of_row).sum()
     }
 
-    /// The arrivals of a batch's messages, ns, one for each row; `None` if the recorder did not keep them.
+    /// The arrival times of a batch's messages, ns, one for each row; `None` if the recorder did not keep them.
     pub(super) fn arrivals<'a>(&self, batch: &'a Batch) -> Option<&'a Int64Array> {
         self.arrival
             .map(|column| batch.rows.column(column).as_primitive::<Int64Type>())
     }
 
-    /// True if the file has the arrivals of its messages.
+    /// True if the file has the arrival times of its messages.
     pub(super) fn has_arrivals(&self) -> bool {
         self.arrival.is_some()
     }
 
-    /// Parses the metadata of each row that differ from the schema's; empty if no row differs. The error has the index of the first
-    /// row whose text can't be parsed, and the problem.
+    /// Parses the changes of each row's metadata from the schema's; empty if no row differs. The error has the index of the
+    /// first row whose text can't be parsed, and the problem.
     pub(super) fn differences(&self, rows: &RecordBatch) -> Result<Vec<Vec<Change>>, (usize, String)> {
         let texts = self.metadata.map(|column| rows.column(column).as_string::<i32>());
         let Some(texts) = texts.filter(|texts| texts.null_count() < texts.len()) else {
@@ -219,8 +222,7 @@ impl Plan {
         batch.column(self.timestamp).as_primitive::<Int64Type>()
     }
 
-    /// Checks that each row of a batch is a message. The error has the index of the first row that is not a message, and the
-    /// problem.
+    /// Checks that each row of a batch is a message. The error has the index of a row that is not a message, and the problem.
     pub(super) fn check(&self, batch: &Batch) -> Result<(), (usize, String)> {
         let changed_shape = |row: usize| {
             let shape = batch.differences(row).iter().find(|(name, _)| name == key::shape);
@@ -317,7 +319,7 @@ impl Plan {
         self.parts[0].0.name.is_empty()
     }
 
-    /// Reads a row of a checked batch into `message`. An error can only come from elements that were left in the file.
+    /// Reads a row of a checked batch into `message`. Fails only if elements that are still in the file can't be read.
     pub(super) fn read(&self, batch: &Batch, row: usize, message: &mut Message) -> io::Result<()> {
         message.clear();
         message.arrival_ns = self.arrivals(batch).map(|times| times.value(row));
@@ -386,7 +388,7 @@ impl Plan {
     }
 }
 
-/// Parses the value of a key of a schema's metadata; `None` if the key is absent. The error says what is allowed.
+/// Parses the value of a key in the schema's metadata; `None` if the key is absent. The error names the allowed values.
 fn said<T>(schema: &Schema, key: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, String> {
     let Some(text) = schema.metadata().get(key) else {
         return Ok(None);

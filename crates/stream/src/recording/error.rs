@@ -14,7 +14,7 @@ pub enum WriteError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A batch of messages could not be written and is lost; the recording can go on.
+    /// A batch of messages could not be written and is lost. Later messages can still be recorded.
     #[error("{}: {lost} messages are lost: {source}", path.display())]
     Lost {
         /// File that the batch was to be written to.
@@ -65,7 +65,7 @@ pub enum WriteError {
     Misfit {
         /// Name of the stream.
         stream: String,
-        /// Property that differs, such as `a column is`.
+        /// Start of the error's sentence about the difference, such as `a column is`.
         what: &'static str,
         /// Property of the received message, as text.
         came: String,
@@ -147,7 +147,7 @@ pub enum ReadError {
         /// Reason why the part can't be read.
         problem: String,
     },
-    /// A file has no valid footer: its recorder did not end in order, or the file was cut off. All whole batches were read.
+    /// A file has no valid footer: its recorder did not finish, or the file was cut off. All whole batches were read.
     #[error("{}: no valid footer: read up to the last whole batch, byte {at}; {left} bytes follow: {problem}", path.display())]
     Unfinished {
         /// File without a valid footer.
@@ -159,10 +159,10 @@ pub enum ReadError {
         /// Reason why the bytes behind the last whole batch can't be read.
         problem: String,
     },
-    /// A file is whole up to its last batch, but its recorder did not mark that batch as the last.
+    /// All batches of a file are whole, but its footer marks the recording as unfinished.
     #[error("{}: its recorder did not end in order, or still records: messages of the last half second may be missing", path.display())]
     NotEnded {
-        /// File whose footer says that its recorder goes on.
+        /// File whose footer marks the recording as unfinished.
         path: PathBuf,
     },
     /// A column or the schema's metadata of a file do not have the form of a recording.

@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the file in a recording's folder that holds the name of the run, such as the run of a dataflow. A later process of the
-/// same run continues the recording.
+/// Name of the file, in a recording's folder, that stores the name of the run, such as a run of a dataflow. A later process of
+/// the same run continues the recording.
 pub(super) const RUN: &str = ".run";
 
 /// Parses the name of a file into the name of the stream and the file's number, from 1. Returns `None` if the file is not one of a
@@ -36,8 +36,8 @@ pub(super) fn part(folder: &Path, stream: &str, number: u32) -> PathBuf {
     }
 }
 
-/// The files of each stream in a folder, in the order in which they were written. Where numbers are missing, the path of the first
-/// missing file is listed, too, so that reading it fails.
+/// Lists the files of each stream in a folder, in the order in which they were written. If numbers are missing, the path of the
+/// first missing file is included, so that reading it fails.
 pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut found: BTreeMap<String, Vec<(u32, PathBuf)>> = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -61,7 +61,7 @@ pub(super) fn streams(folder: &Path) -> io::Result<BTreeMap<String, Vec<PathBuf>
     Ok(found.into_iter().map(in_order).collect())
 }
 
-/// The number of the file that follows `files`, which are all files of a stream so far.
+/// The number of a stream's next file, if `files` are all its files so far.
 pub(super) fn number_after(files: &[PathBuf]) -> u32 {
     let name = files.last().and_then(|path| path.file_name()).unwrap_or_default();
     part_of(&name.to_string_lossy()).map_or(1, |(_, number)| number.saturating_add(1))

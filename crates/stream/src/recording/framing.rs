@@ -1,10 +1,11 @@
-//! The framing of an Arrow IPC file: `ARROW1`, a stream of Arrow messages, an end marker, and a footer with the offset of each
-//! batch.
+//! The framing of an Arrow IPC file: `ARROW1`, a stream of Arrow messages, an end marker, and a footer with the offset of
+//! each batch.
 //!
-//! The Arrow crate encodes and decodes the messages. Two things that it lacks are here: a footer in a file that still grows,
-//! and reading a file without one.
+//! The Arrow crate encodes and decodes the messages. This module adds what that crate lacks: a footer in a file that still
+//! grows, and reading of a file without a footer.
 //!
-//! A length that a file gives is checked against the file before memory is allocated for it, and damaged bytes end in a `Stop`.
+//! A length in a file is compared with the size of the file before memory is allocated for it. Damaged bytes result in
+//! a `Stop`.
 
 use super::sparse::Sparse;
 use arrow_buffer::Buffer;
@@ -22,31 +23,33 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The start of a file: the magic, padded to 8 bytes, to which messages are aligned.
+/// First bytes of a file: the magic `ARROW1`, padded to 8 bytes because Arrow messages are aligned to 8.
 pub(super) const START: [u8; 8] = *b"ARROW1\0\0";
 const MAGIC: &[u8] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// End marker of the Arrow stream: a continuation marker and a length of 0.
 const END_OF_STREAM: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// Size of the part behind the footer, bytes: the length of the footer, and the magic.
+/// Number of bytes after the footer: 4 for the length of the footer, then the magic.
 const TAIL: usize = 4 + MAGIC.len();
 /// Size of a batch's entry in a footer, bytes.
 pub(super) const BLOCK: usize = size_of::<Block>();
-/// Longest footer that is read without a check for the end marker before it, bytes.
+/// Longest footer that is read without a check for the end marker before it, bytes. The check keeps a wrong length in a damaged
+/// file from causing a large allocation.
 const SHORT_FOOTER: u64 = 1 << 20;
-/// The longest header of an Arrow message, bytes. In earlier versions the header of a batch holds the metadata of all its rows,
-/// each of at most [`MOST_METADATA`].
+/// Longest accepted header of an Arrow message, bytes. Earlier versions stored the metadata of all rows in the header of a
+/// batch, each of at most [`MOST_METADATA`].
 const LONGEST_HEADER: u64 = 64 << 20;
 /// Greatest size of one recorded message's metadata as text, bytes.
 pub(super) const MOST_METADATA: usize = 16 << 20;
 /// Alignment of the buffers in the body of an Arrow message, bytes.
 const ALIGNMENT: i64 = 8;
-/// Greatest number of bytes of a body that do not belong to any of its buffers.
+/// Greatest accepted padding in a body, bytes: the bytes behind its last buffer.
 const PADDING: u64 = 4096;
-/// Longest body that is read whole even if `Messages::leaves_elements` is set, bytes.
+/// Longest body that is read at once even if `Messages::leaves_elements` is set, bytes. A body this short is not worth one read
+/// per buffer.
 const SHORT_BODY: u64 = 1 << 16;
 
-/// Key in the metadata of a footer that marks the file as unfinished. The final footer of a file lacks this key.
+/// Metadata key in a footer that marks the file as unfinished. The final footer of a file lacks this key.
 const OPEN: &str = "robocache.open";
 
 /// Appends the end marker of the Arrow stream, and a footer that lists `blocks`. If `goes_on`, the footer marks the file as
@@ -81,7 +84,7 @@ pub(super) fn push_footer(out: &mut Vec<u8>, schema: &Schema, blocks: &[Block], 
     out.extend_from_slice(MAGIC);
 }
 
-/// Returns the footer's entry for the Arrow message `bytes` at `offset` in a file.
+/// Returns the footer's entry for an Arrow message at `offset` in a file; `bytes` is the message.
 pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
     let header = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
     let metadata = 8 + header as usize;
@@ -90,7 +93,7 @@ pub(super) fn block(offset: u64, bytes: &[u8]) -> Block {
 
 /// Reader of the Arrow messages of a file, from its start.
 ///
-/// Every read passes its offset to the operating system, because a forked process shares the position of the file.
+/// Each read gives the operating system an explicit offset, because a forked process shares the file's position.
 pub(super) struct Messages {
     file: Arc<File>,
     /// Offset of the next Arrow message in the file, bytes.
@@ -98,7 +101,7 @@ pub(super) struct Messages {
     len: u64,
     /// Contents of the footer; `None` if the file has no valid footer.
     footer: Option<FooterParts>,
-    /// True if elements of long batches stay in the file until they are read.
+    /// True if the elements of long batches are not loaded with the batch, but when a row needs them.
     leaves_elements: bool,
 }
 
@@ -108,7 +111,7 @@ struct FooterParts {
     batches: Vec<Span>,
     /// Schema, which repeats the schema at the start of the file; `None` if it can't be read.
     schema: Option<SchemaRef>,
-    /// True if the recorder has not ended the file in order, or still writes it.
+    /// True if the footer marks the file as unfinished: its recorder still writes it, or died.
     is_open: bool,
 }
 
@@ -148,7 +151,7 @@ impl From<ArrowError> for Stop {
     }
 }
 
-/// A whole Arrow message of a file: its header, and its body or the place of the body in the file.
+/// A whole Arrow message of a file: its header, and its body or the offset of the body in the file.
 pub(super) struct Frame {
     header: Vec<u8>,
     body: Body,
@@ -156,7 +159,7 @@ pub(super) struct Frame {
 
 enum Body {
     Read(Buffer),
-    /// Body that stays in the file: `bytes` bytes from offset `at` on.
+    /// Body that was not loaded: `bytes` bytes of the file, from offset `at` on.
     Left {
         file: Arc<File>,
         at: u64,
@@ -170,8 +173,8 @@ impl Frame {
         root_as_message(&self.header).map_err(|error| Stop::Bad(error.to_string()))
     }
 
-    /// Returns the body of a batch. If the body was left in the file, its buffers are read now, except `elements`, which are zeros
-    /// in the returned body. The second value reads these elements later; `None` if the body is complete.
+    /// Returns the body of a batch. If the body was not loaded, its buffers are read now, except the ranges `elements`, which
+    /// are zeros in the returned body. The second value reads these elements later; `None` if the body is complete.
     pub(super) fn body(
         &self,
         batch: &RecordBatch<'_>,
@@ -196,17 +199,17 @@ impl Frame {
     }
 }
 
-/// Elements of a batch that were left in the file.
+/// Elements of a batch that were not loaded with it, to be read from the file later.
 pub(super) struct Elements {
     file: Arc<File>,
-    /// Offset of the body in the file, bytes.
+    /// Offset of the batch's body in the file, bytes.
     at: u64,
     body: Buffer,
 }
 
 impl Elements {
-    /// Reads elements from the file into `into`. `place` is the slice, in the body that `Frame::body` returned, that has zeros in
-    /// place of these elements.
+    /// Reads elements from the file into `into`. `place` is the slice of zeros that stands for them in the body that
+    /// `Frame::body` returned.
     pub(super) fn read(&self, place: &[u8], into: &mut HostBuf) -> io::Result<()> {
         into.resize(place.len());
         if place.is_empty() {
@@ -219,8 +222,8 @@ impl Elements {
     }
 }
 
-/// Opens the Arrow messages of a file; `None` if the file is not an Arrow IPC file. A file that breaks off within its first bytes
-/// has no messages.
+/// Opens a file to read its Arrow messages; `None` if the file is not an Arrow IPC file. A file that ends within its first 8
+/// bytes has no messages.
 pub(super) fn open(file: File) -> io::Result<Option<Messages>> {
     let len = file.metadata()?.len();
     let footer = footer(&file, len)?;
@@ -292,7 +295,7 @@ fn spans(footer: &Footer<'_>, footer_at: u64) -> Option<Vec<Span>> {
 }
 
 impl Messages {
-    /// Leaves the elements of the long batches that follow in the file until they are read.
+    /// Changes later calls of `next`: the elements of long batches are not loaded with the batch, but when a row needs them.
     pub(super) fn leave_elements(&mut self) {
         self.leaves_elements = true;
     }
@@ -312,12 +315,12 @@ impl Messages {
         self.len.saturating_sub(self.at)
     }
 
-    /// The number of batches in the footer; `None` without a valid footer.
+    /// The number of batches that the footer lists; `None` without a valid footer.
     pub(super) fn expected(&self) -> Option<usize> {
         self.footer.as_ref().map(|footer| footer.batches.len())
     }
 
-    /// Moves to the next batch that the footer lists. Returns false, and stays, if the footer lists no further batch.
+    /// Moves to the next batch that the footer lists. Returns false, and does not move, if the footer lists no further batch.
     pub(super) fn skip(&mut self) -> bool {
         let mut batches = self.footer.iter().flat_map(|footer| &footer.batches);
         let next = batches.find(|span| span.at > self.at).map(|span| span.at);
@@ -371,7 +374,7 @@ impl Messages {
         Ok(Frame { header, body })
     }
 
-    /// Reads the body of an Arrow message, `bytes` bytes at `at`, or leaves a long body in the file.
+    /// Reads the body of an Arrow message, `bytes` bytes at offset `at`. A long body is not read if `leaves_elements` is set.
     fn body(&self, at: u64, bytes: u64) -> io::Result<Body> {
         if self.leaves_elements && bytes > SHORT_BODY {
             let (file, bytes) = (self.file.clone(), bytes as usize);
@@ -383,8 +386,8 @@ impl Messages {
     }
 }
 
-/// Returns the length of an Arrow message's body, bytes. The length is checked against the buffers of the body, because a wrong
-/// length must not be allocated.
+/// Returns the length of an Arrow message's body, bytes. Checks the length against the buffers of the body, so that a damaged
+/// file can't cause a large allocation.
 fn body_length(message: &Message<'_>) -> Result<u64, Stop> {
     let batch = match message.header_type() {
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),

@@ -1,6 +1,6 @@
 //! Random access to the messages of one stream of a recording.
 //!
-//! The position and the times of every message are in memory, and at most one batch is.
+//! The file offset of every batch and the times of every message stay in memory. Payloads are in memory for at most one batch.
 
 use super::reader::StreamFiles;
 use super::{ReadError, files};
@@ -10,14 +10,15 @@ use std::path::Path;
 /// One stream of a recording, whose messages can be read in any order.
 ///
 /// Opening a stream reads the positions and times of all messages. The elements of long batches stay in the file until their
-/// message is read. If the file grows meanwhile, new messages are not seen; if the file is cut off, reading a lost message is an
-/// error.
+/// message is read. Messages that are appended to the file after the opening are not seen. If the file was cut off, reading a
+/// lost message is an error.
 ///
-/// The further files of a restarted recorder belong to the stream. As with [`Reader`](super::Reader), a file without a valid footer
-/// is read up to its last whole batch.
+/// If a recorder was restarted, its further files belong to the stream. As with [`Reader`](super::Reader), a file without a
+/// valid footer is read up to its last whole batch.
 pub struct Indexed {
     stream: StreamFiles,
-    /// Index of the file, offset in the file (bytes), and index of the first message, for each batch that has a row.
+    /// Position of each batch that has a row: index of its file, offset in that file (bytes), and index of its first message in
+    /// the stream.
     batches: Vec<(usize, u64, usize)>,
     /// Index in `batches` of the batch that `stream` holds in memory; `None` before the first read, and after an error.
     current: Option<usize>,
@@ -27,7 +28,8 @@ pub struct Indexed {
 }
 
 impl Indexed {
-    /// Opens a stream by its (first) file, `<folder>/<stream>.arrow`.
+    /// Opens the stream whose first file is `file`, `<folder>/<stream>.arrow`. Further files of a restarted recorder are
+    /// opened, too.
     ///
     /// # Errors
     /// If a file is not one of a recording, is damaged, or has no valid footer.
@@ -36,7 +38,7 @@ impl Indexed {
         problems.into_iter().next().map_or(Ok(indexed), Err)
     }
 
-    /// Opens the parts of a stream that can be read, and returns an error for each other part.
+    /// Opens a stream as far as it can be read, and returns an error for each part that can't be read.
     ///
     /// # Errors
     /// If no file of the stream can be opened.
@@ -77,8 +79,8 @@ impl Indexed {
         &self.timestamps_ns
     }
 
-    /// The arrival of each message at the recorder, ns, in the order in which the messages were recorded. `None` if a file lacks
-    /// the arrivals.
+    /// The arrival time of each message at the recorder, ns, in the order in which the messages were recorded. `None` if a file
+    /// lacks arrival times.
     pub fn arrivals_ns(&self) -> Option<&[i64]> {
         (self.arrivals_ns.len() == self.timestamps_ns.len()).then_some(&self.arrivals_ns)
     }

@@ -35,15 +35,16 @@
 //! A recorder that is restarted in the same run continues each stream in further files: `<output id>.arrow.2`,
 //! `<output id>.arrow.3`, and so on. Together the files are one stream, in this order.
 //!
-//! `arrival_ns` is present if the [`Writer`] was told to keep it. It gives the order in which the messages of all streams arrived,
-//! and so, under `max_wait_ms`, the same observations as an operation that received them in the recorder's process.
+//! `arrival_ns` is present if the [`Writer`] was made with [`Writer::with_arrivals`] or [`Writer::with_arrivals_of_messages`].
+//! It gives the order in which the messages of all streams arrived. Replayed in this order, a recording makes the same
+//! observations under `max_wait_ms` as the live messages made in the recorder's process.
 //!
 //! [`Writer`] writes such a folder, message by message. A process that dies loses at most the messages of the last half second.
-//! [`Reader`] gives the messages of all streams in the order of time, and the whole batches of a damaged file. [`Indexed`] gives
-//! the messages of one stream in any order, and loads only those that are read. Any Arrow reader can open the files of a finished
-//! recording, and those of an unfinished recording as a stream from byte 8 on. [`Reader`] also reads files of other writers, unless
-//! they are compressed: batches of any size, columns in any order, and `shape`, `timestamps_ns`, `valid`, `arrival_ns` and
-//! `metadata` optional.
+//! [`Reader`] returns the messages of all streams in the order of time, and the whole batches of a damaged file. [`Indexed`]
+//! reads the messages of one stream in any order, and loads only those that are read. Any Arrow reader can open the files of a
+//! finished recording, and those of an unfinished recording as a stream from byte 8 on. [`Reader`] also reads files of other
+//! writers, unless they are compressed: batches of any size, columns in any order, and `shape`, `timestamps_ns`, `valid`,
+//! `arrival_ns` and `metadata` optional.
 //!
 //! ```
 //! use robocache_device::Dtype;
@@ -96,7 +97,7 @@ pub use indexed::Indexed;
 pub use reader::{Order, Reader};
 pub use writer::Writer;
 
-/// The names of the streams that have a file in a folder, sorted.
+/// The names of the streams that have a file in a recording's folder, sorted.
 ///
 /// # Errors
 /// If the folder can't be read.
@@ -106,9 +107,8 @@ pub fn streams(folder: impl AsRef<Path>) -> Result<Vec<String>, ReadError> {
     Ok(files.into_keys().collect())
 }
 
-/// True if the arrival times of the messages, ns, define an order of all messages. `streams` has the arrivals of each stream;
-/// `None` if it lacks them. Every stream must have arrivals, which never descend within it. If all arrivals are equal, they define
-/// no order.
+/// True if messages can be ordered by their arrival times, ns. `streams` has the arrival times of each stream; `None` for a
+/// stream without them. Every stream needs arrival times that never descend, and not all times may be equal.
 pub fn are_in_order<'a>(streams: impl IntoIterator<Item = Option<&'a [i64]>>) -> bool {
     let (mut first, mut differ, mut any) = (None, false, false);
     for arrivals in streams {
@@ -129,7 +129,7 @@ const EXTENSION: &str = "arrow";
 
 /// Name of the column of a tensor's elements. The other columns have the names of the metadata keys that they hold.
 const DATA: &str = "data";
-/// Name of the column of the messages' arrivals. A struct's field of this name is stored with the prefix `data.`.
+/// Name of the column of the messages' arrival times. A struct's field of this name is stored with the prefix `data.`.
 const ARRIVAL: &str = "arrival_ns";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Messages that wait to be written as one batch.
+//! Buffer of the messages that wait to be written as one batch.
 //!
-//! The memory of a batch is reused for the next one, and a message that is refused changes nothing.
+//! The memory of a batch is reused for the next batch. A message that is refused leaves the buffer unchanged.
 
 use super::schema::{Common, LISTS, lists_of};
 use crate::{Column, Message, Metadata};
@@ -11,13 +11,13 @@ use arrow_schema::{ArrowError, DataType, SchemaRef};
 use robocache_device::Dtype;
 use std::sync::Arc;
 
-/// Rows of one list column of the next batch.
+/// One list column of the next batch. Each message adds a list of items: payload rows, or integers of a metadata list.
 #[derive(Default)]
 struct List {
-    /// Index of the first payload row of each message in the batch, and at the end the number of all payload rows.
+    /// Index of the first item of each message's list, and at the end the number of all items.
     ends: Vec<i32>,
-    /// Index of the first element of each payload row, and at the end the number of all elements; only used if payload rows are
-    /// ragged or text.
+    /// Index of the first element of each item, and at the end the number of all elements; only used if the items are ragged
+    /// or text.
     cells: Vec<i32>,
     bytes: Vec<u8>,
 }
@@ -31,7 +31,7 @@ impl List {
         self.bytes.clear();
     }
 
-    /// The number of payload rows of all messages in the batch.
+    /// The number of items in the lists of all messages.
     fn rows(&self) -> usize {
         self.ends.last().copied().unwrap_or(0) as usize
     }
@@ -54,7 +54,7 @@ impl List {
         }
     }
 
-    /// Copies the rows into an array of `data_type`; their memory stays for the next batch.
+    /// Copies the lists into an Arrow array of type `data_type`. Their memory stays allocated for the next batch.
     fn array(&self, data_type: &DataType, dtype: Dtype) -> Result<ArrayRef, ArrowError> {
         let DataType::List(row) = data_type else {
             return Err(ArrowError::SchemaError(format!("{data_type} is not a List")));
@@ -79,19 +79,19 @@ impl List {
     }
 }
 
-/// Messages that wait to be written, as the columns of the next batch.
+/// Messages that wait to be written, stored as the columns of the next batch.
 pub(super) struct Pending {
     pub common: Common,
     pub schema: SchemaRef,
     timestamps: Vec<i64>,
     arrivals: Vec<i64>,
     payload: Vec<List>,
-    /// Rows of the columns named in [`LISTS`].
+    /// Contents of the columns `shape`, `timestamps_ns` and `valid` ([`LISTS`]).
     lists: [List; LISTS.len()],
-    /// JSON objects of the metadata in which rows differ from the first message, one after the other; a row without differences has
-    /// no text.
+    /// Metadata in which each row differs from the first message: JSON objects, one after the other. A row without differences
+    /// adds no text.
     metadata: String,
-    /// Offsets in `metadata` of the texts of all rows, from 0, bytes.
+    /// Offset in `metadata` at which each row's text ends, bytes, after a leading 0.
     metadata_ends: Vec<i32>,
     /// True for each row whose metadata differ from the first message's.
     differs: Vec<bool>,
@@ -121,8 +121,8 @@ impl Pending {
         self.timestamps.len()
     }
 
-    /// The size of the payloads and metadata that wait, bytes. A list counts at least as many bytes as it has payload rows, as
-    /// these may be empty.
+    /// The size of the waiting payloads and metadata, bytes. A list counts at least one byte per payload row, as these may
+    /// be empty.
     pub(super) fn bytes(&self) -> usize {
         let bytes = |list: &List| (list.bytes.len() + size_of::<i32>() * list.cells.len()).max(list.rows());
         let lists = self.payload.iter().chain(&self.lists);
@@ -139,8 +139,8 @@ impl Pending {
         self.payload.iter_mut().chain(&mut self.lists).for_each(List::clear);
     }
 
-    /// Adds a message that fits [`Common`] and arrived at `arrival_ns`. If the differences of its metadata take more than `most`
-    /// bytes as text, it is refused, and the error is the number of these bytes.
+    /// Adds a message that has passed [`Common::check`] and arrived at `arrival_ns`. Refuses a message whose differences in
+    /// metadata take more than `most` bytes as text. The error is the number of these bytes.
     pub(super) fn push(&mut self, message: &Message, arrival_ns: i64, most: usize) -> Result<(), usize> {
         let before = self.metadata.len();
         self.metadata.push('{');
@@ -170,7 +170,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Copies the rows of all messages that wait to a batch, and keeps the messages.
+    /// Copies all waiting messages into an Arrow batch. The messages stay in the buffer until `clear`.
     pub(super) fn batch(&self) -> Result<RecordBatch, ArrowError> {
         let common = &self.common;
         let payload = self.payload.iter().zip(common.parts.iter().map(|part| part.dtype));

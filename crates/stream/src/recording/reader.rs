@@ -1,7 +1,7 @@
 //! Reading of recordings: the messages of all streams, merged in the order of time.
 //!
-//! One batch of each stream is in memory at a time. A part that can't be read is reported once, and the reader goes on behind it if
-//! the file has a footer.
+//! One batch of each stream is in memory at a time. A part of a file that can't be read is reported once. Reading then
+//! continues after that part if the file has a footer.
 
 use super::batch::{Batch, Plan};
 use super::framing::{self, Frame, Messages, Stop};
@@ -18,28 +18,28 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The order in which a [`Reader`] gives the messages of all streams.
+/// The order in which a [`Reader`] returns the messages of all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Ascending capture times, `timestamp_ns`.
+    /// Order of ascending capture times, `timestamp_ns`.
     #[default]
     Stamp,
-    /// Ascending arrivals at the recorder, `arrival_ns`.
+    /// Order of ascending arrival times at the recorder, `arrival_ns`.
     Arrival,
 }
 
 /// Reader of the messages of all streams of a recording, in the order of their `timestamp_ns` or their `arrival_ns`.
 ///
-/// Messages of the same time come in the order of the names of their streams. The messages of one stream keep the order in which
-/// they were recorded, even if their times go back. One batch of each stream is in memory at a time.
+/// Messages of the same time come in the order of the names of their streams. The messages of one stream keep the order in
+/// which they were recorded, even if their times go back. One batch of each stream is in memory at a time.
 ///
-/// A stream has several files if its recorder was restarted. They are read one after the other. A message takes the metadata that
-/// it does not change from the first message of its own file.
+/// A stream has several files if its recorder was restarted. They are read one after the other. In each file, a row stores only
+/// the metadata that differ from the file's first message.
 ///
-/// A file without a valid footer, which a process leaves if it dies during a write, is read up to its last whole batch, and then
-/// reported as [`ReadError::Unfinished`]. Every whole batch of a damaged file is read, but batches behind the damage only if the
-/// file has a footer.
+/// A file without a valid footer, which a process leaves if it dies during a write, is read up to its last whole batch, and
+/// then reported as [`ReadError::Unfinished`]. Every whole batch of a damaged file is read, but batches behind the damage only
+/// if the file has a footer.
 pub struct Reader {
     streams: Vec<StreamFiles>,
     order: Order,
@@ -53,13 +53,13 @@ pub(super) struct StreamFiles {
     /// Index in `files` of the file that is read.
     pub at_file: usize,
     path: PathBuf,
-    /// True if the file at `path` could be opened, so that `messages` are its messages.
+    /// True if `messages` reads the file at `path`; false if that file could not be opened.
     is_open: bool,
-    /// True if the elements of long batches stay in the file until their message is read.
+    /// True if the elements of long batches stay in the file until a row needs them.
     leaves_elements: bool,
     /// True if every file with messages has the column `arrival_ns`.
     has_arrivals: bool,
-    /// True if all files have the footer of a recorder that has ended in order.
+    /// True if every file ends with the final footer that a recorder writes when it finishes.
     is_finished: bool,
     messages: Messages,
     schema: Option<(SchemaRef, Plan)>,
@@ -72,7 +72,7 @@ pub(super) struct StreamFiles {
     rows_before: u64,
     /// Number of batches of the open file that were read or reported as damaged.
     batches: usize,
-    /// True if the open file has no further batch.
+    /// True if the open file has no further batch to read.
     ended: bool,
     /// Error of reading the next batch; `None` once the reader has returned the error.
     pub failed: Option<ReadError>,
@@ -96,8 +96,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Opens those streams of the recording in `folder` that can be opened. Also returns an error for each file that can't be
-    /// opened, or of which some columns are not read.
+    /// Opens the streams of the recording in `folder` that can be opened. Also returns an error for each file that can't be
+    /// opened, or that has columns that are not read.
     ///
     /// # Errors
     /// If the folder can't be read or has no stream.
@@ -118,8 +118,8 @@ impl Reader {
         Ok((Self { streams, order }, refused))
     }
 
-    /// Returns the order of arrivals if the recording [gives](super::are_in_order) it, else the order of stamps. Reads the times of
-    /// all messages.
+    /// Returns [`Order::Arrival`] if the arrival times [define an order](super::are_in_order), else [`Order::Stamp`]. Reads the
+    /// times of all messages.
     pub fn own_order(&self) -> Order {
         // A file that can't be read is reported when its messages are read.
         let indexed = self
@@ -133,10 +133,10 @@ impl Reader {
         }
     }
 
-    /// Sets the order in which [`next_into`](Self::next_into) gives the messages.
+    /// Sets the order in which [`next_into`](Self::next_into) returns the messages.
     ///
     /// # Errors
-    /// If the file of a stream lacks the arrivals that the order needs.
+    /// If the order is [`Order::Arrival`], and the file of a stream lacks arrival times.
     pub fn in_order(mut self, order: Order) -> Result<Self, ReadError> {
         if order == Order::Arrival
             && let Some(stream) = self.streams.iter().find(|stream| !stream.has_arrivals)
@@ -154,35 +154,36 @@ impl Reader {
         self.streams.iter().map(|stream| stream.name.as_str())
     }
 
-    /// True if the files of a stream, by its index in [`streams`](Self::streams), have valid final footers, because their writers
-    /// ended in order.
+    /// True if every file of a stream ends with a valid final footer, which its writer adds when it finishes. `stream` is an
+    /// index in [`streams`](Self::streams).
     pub fn is_finished(&self, stream: usize) -> bool {
         self.streams[stream].is_finished
     }
 
-    /// The files of a stream, by its index in [`streams`](Self::streams), in the order in which they were written.
+    /// The files of the stream of this index in [`streams`](Self::streams), in the order in which they were written.
     pub fn files(&self, stream: usize) -> &[PathBuf] {
         &self.streams[stream].files
     }
 
-    /// Keeps the streams for which `keep` returns true, and drops the others. Afterwards the indices count the kept streams only.
+    /// Keeps the streams for whose name `keep` returns true, and drops all others. Stream indices then count the kept
+    /// streams only.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.streams.retain(|stream| keep(&stream.name));
     }
 
-    /// The time of the next message in the chosen order, ns, and the index of its stream in [`streams`](Self::streams). `None` if
-    /// no message is left.
+    /// The time of the next message in the chosen order, ns, and the index of its stream in [`streams`](Self::streams). `None`
+    /// after the last message.
     pub fn next_stamp(&self) -> Option<(i64, usize)> {
         let times = self.streams.iter().map(|stream| stream.time_ns(self.order));
         times.enumerate().filter_map(|(i, time)| Some((time?, i))).min()
     }
 
-    /// Reads the next message into `message`. Returns the index of its stream in [`streams`](Self::streams); `None` if no message
-    /// is left.
+    /// Reads the next message into `message`. Returns the index of its stream in [`streams`](Self::streams); `None` after the
+    /// last message.
     ///
     /// # Errors
     /// If a part of a file can't be read, with the file, the offset and the problem. All messages before the part have been
-    /// returned, and the next call goes on behind the part.
+    /// returned, and the next call continues after it.
     pub fn next_into(&mut self, message: &mut Message) -> Result<Option<usize>, ReadError> {
         for stream in &mut self.streams {
             if let Some(error) = stream.failed.take() {
@@ -199,9 +200,9 @@ impl Reader {
 }
 
 impl StreamFiles {
-    /// Opens those of `files` that can be opened, to be read from the first one on; the stream is `None` if none can be. Also
-    /// returns an error for each file that can't be opened, or of which some columns are not read. If `leaves_elements`, the
-    /// elements of long batches stay in their file until they are read.
+    /// Opens the `files` of a stream; the stream is `None` if no file can be opened. Also returns an error for each file that
+    /// can't be opened, or that has columns that are not read. If `leaves_elements`, the elements of long batches stay in the
+    /// file until a row needs them.
     pub(super) fn open(name: &str, files: Vec<PathBuf>, leaves_elements: bool) -> (Option<Self>, Vec<ReadError>) {
         let (mut stream, mut refused): (Option<Self>, _) = (None, Vec::new());
         for path in files {
@@ -268,7 +269,7 @@ impl StreamFiles {
         Ok(stream)
     }
 
-    /// Opens the file of index `at_file`, which could be opened before, at its start.
+    /// Opens again the file of index `at_file` in `files`, and starts at its first message.
     fn begin(&mut self, at_file: usize) -> Result<(), ReadError> {
         self.at_file = at_file;
         self.path.clone_from(&self.files[at_file]);
@@ -280,12 +281,12 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// The plan of the open file, and the batch that holds the next message; `None` if no message is left.
+    /// Returns the plan of the open file, and the batch that holds the next message; `None` after the last message.
     pub(super) fn current_batch(&self) -> Option<(&Plan, &Batch)> {
         self.schema.as_ref().map(|(_, plan)| plan).zip(self.batch.as_ref())
     }
 
-    /// Reads the batch at offset `at`, bytes, of the file of index `file`.
+    /// Reads the batch at offset `at`, bytes, of the file of index `file` in `files`.
     pub(super) fn go_to(&mut self, file: usize, at: u64) -> Result<(), ReadError> {
         self.failed = None;
         if file != self.at_file || !self.is_open {
@@ -332,7 +333,7 @@ impl StreamFiles {
         Some(times.value(self.row))
     }
 
-    /// Reads the next message, which must exist, and goes on to the message after it.
+    /// Reads the next message, which must exist, and moves to the message after it.
     fn read(&mut self, message: &mut Message) -> Result<(), ReadError> {
         self.read_row(self.row, message)?;
         let rows = self.batch.as_ref().map_or(0, |batch| batch.rows.num_rows());
@@ -343,8 +344,8 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// Goes on to the next batch that has a row; `batch` is `None` if no file has one. After an error, the next call goes on behind
-    /// the part that can't be read.
+    /// Moves to the next batch that has a row, in this file or a later one; `batch` is `None` after the last batch. After an
+    /// error, the next call continues after the part that can't be read.
     pub(super) fn next_batch(&mut self) -> Result<(), ReadError> {
         if let Some(batch) = self.batch.take() {
             self.rows_before += batch.rows.num_rows() as u64;
@@ -477,8 +478,8 @@ impl StreamFiles {
         Ok(Decoded::Batch(plan.check(&batch).map(|()| batch), count))
     }
 
-    /// Converts the reason why no Arrow message could be read at offset `at` to an error, and moves to the next batch that the
-    /// footer lists. The normal end of a file is not an error.
+    /// Converts a `stop` at offset `at` of a file to an error, and moves to the next batch that may be readable. The normal end
+    /// of a file is not an error.
     fn handle_stop(&mut self, at: u64, stop: Stop) -> Result<(), ReadError> {
         let (path, expected, left) = (self.path.clone(), self.messages.expected(), self.messages.left());
         let unfinished = |path, problem| ReadError::Unfinished {
@@ -524,8 +525,8 @@ impl StreamFiles {
     }
 }
 
-/// Opens a file, and returns its Arrow messages from the first one on. If `leaves_elements`, the elements of long batches stay in
-/// the file until they are read.
+/// Opens a file, and returns a reader of its Arrow messages from the first one on. If `leaves_elements`, the elements of long
+/// batches stay in the file until a row needs them.
 fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError> {
     let opened = file::open(path).and_then(framing::open).map_err(ReadError::io(path))?;
     let mut messages = opened.ok_or_else(|| ReadError::NotArrow { path: path.to_owned() })?;
@@ -538,8 +539,8 @@ fn messages_of(path: &Path, leaves_elements: bool) -> Result<Messages, ReadError
 /// Decoded contents of one Arrow message of a file.
 enum Decoded {
     Schema(SchemaRef),
-    /// A batch, or the index of its first row that is not a message, with the problem; and the number of rows.
+    /// Arrow batch with its number of rows. For an invalid batch, the index of a row that is not a message, and the problem.
     Batch(Result<Batch, (usize, String)>, usize),
-    /// A dictionary, which recordings do not need.
+    /// Another Arrow message, such as a dictionary, which recordings do not need.
     Other,
 }

@@ -1,7 +1,7 @@
-//! Facts that all messages of a stream have in common, as the schema of the stream's file.
+//! Schema of a stream's file: the columns and metadata that the stream's messages have in common.
 //!
-//! The first message of a stream fixes the columns: a later message with other columns is refused. Metadata may differ, and are
-//! recorded as differences.
+//! The first message of a stream fixes the columns: a later message with other columns is refused. Metadata may change, and
+//! each row stores its differences from the first message.
 
 use super::text::{list_of, push_differences, push_entry};
 use super::{ARRIVAL, DATA, WriteError};
@@ -10,14 +10,14 @@ use arrow_schema::{DataType, Field, Schema};
 use robocache_device::Dtype;
 use std::collections::HashMap;
 
-/// Key, in the schema's metadata, of a JSON object with the first message's metadata that have no key or column of their own. The
-/// column of the same name has the differences of each row from the first message; null if there are none. Earlier versions had a
-/// list of the differences under this key in the custom metadata of a batch.
+/// Key, in the schema's metadata, of a JSON object: metadata of the first message that no other key or column holds. The column
+/// of the same name has each row's differences from the first message; null if there are none. Earlier versions had a list of
+/// these differences under this key in the custom metadata of a batch.
 pub(super) const METADATA: &str = "metadata";
-/// Key of a column's metadata for the name of the struct's field, if the column can't have that name.
+/// Metadata key of a column for the name of the struct's field, if the column has another name in the file.
 pub(super) const FIELD: &str = "field";
 
-/// Names of the columns for metadata keys whose values are lists of integers. A file may lack these columns.
+/// Names of the columns that store metadata keys whose values are lists of integers. A file may lack these columns.
 pub(super) const LISTS: [&str; 3] = [key::shape, key::timestamps_ns, key::valid];
 
 /// One column of the payload: its name, which is empty for a flat array, and its type.
@@ -25,7 +25,7 @@ pub(super) const LISTS: [&str; 3] = [key::shape, key::timestamps_ns, key::valid]
 pub(super) struct Part {
     pub name: String,
     pub dtype: Dtype,
-    /// Number of elements in each row of the column; 0 as the total of a ragged or text column.
+    /// Number of elements in each row of the column. The total of a ragged or text column is always 0 here.
     pub cells: Cells,
 }
 
@@ -49,8 +49,8 @@ impl Part {
         }
     }
 
-    /// The name of the column in the file. A struct's field gets the prefix `data.` if its name is that of one of the recording's
-    /// own columns, or begins with `data.`.
+    /// The name of the column in the file. A struct's field gets the prefix `data.` if its name is reserved for another column,
+    /// or begins with `data.`.
     pub(super) fn column(&self) -> String {
         let own = [
             key::timestamp_ns,
@@ -73,7 +73,7 @@ pub(super) struct Common {
     pub parts: Vec<Part>,
     /// Metadata of the first message that no column holds; later messages may differ from them.
     metadata: Metadata,
-    /// True for each of the columns `LISTS` that the file has.
+    /// True, for each of the columns `shape`, `timestamps_ns` and `valid` (`LISTS`), if the file has it.
     pub has: [bool; 3],
     pub has_arrival: bool,
 }
@@ -133,7 +133,7 @@ impl Common {
         Ok(())
     }
 
-    /// Writes to `out` the metadata of a message that are recorded but held by no column, sorted by key.
+    /// Writes to `out`, sorted by key, the metadata of a message that are recorded but not in a column of their own.
     fn metadata_of(&self, message: &Message, out: &mut Metadata) {
         out.clear();
         let is_flat_bfloat16 = message.flat().is_some_and(|values| values.dtype() == Dtype::BFloat16);
@@ -221,13 +221,15 @@ impl Common {
     }
 }
 
-/// The lists in the metadata of a message that the columns `LISTS` hold; empty for an absent key.
+/// Returns the metadata `shape`, `timestamps_ns` and `valid` of a message, which the columns `LISTS` store; an absent key is an
+/// empty list.
 pub(super) fn lists_of(message: &Message) -> [&[i64]; 3] {
     let header = &message.header;
     [&header.shape, &header.timestamps_ns, &header.valid].map(|list| list.get().unwrap_or_default())
 }
 
-/// The element type of an Arrow type; `named` tells `bfloat16` from `uint16`. `None` if `named` contradicts the Arrow type.
+/// The element type that an Arrow type of a file stands for. `named`, the type that the metadata name, tells `bfloat16` from
+/// `uint16`; `None` if it contradicts the Arrow type.
 pub(super) fn dtype_of(of: &DataType, named: Option<Dtype>) -> Option<Dtype> {
     let plain = arrow::dtype_of(of)?;
     match named {

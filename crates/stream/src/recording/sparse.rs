@@ -6,7 +6,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory of zeros. Pages that are never written take no memory.
+/// Zero-filled memory from `mmap`. Pages that are never written take no physical memory.
 pub(super) struct Sparse {
     address: NonNull<u8>,
     bytes: usize,
@@ -36,7 +36,7 @@ impl Sparse {
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }
     }
 
-    /// Converts the memory to a buffer, which can't be written.
+    /// Converts the memory to a read-only Arrow buffer, which frees it when dropped.
     pub(super) fn into_buffer(self) -> Buffer {
         let (address, bytes) = (self.address, self.bytes);
         // SAFETY: the mapping is of that length, and lives as long as the buffer.

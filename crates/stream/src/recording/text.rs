@@ -169,7 +169,8 @@ fn float(value: &JsonValue) -> Option<f64> {
     }
 }
 
-/// Converts a list whose items have one type; an empty list becomes a list of strings. `None` for mixed types.
+/// Converts a JSON list to a metadata list. An empty list becomes a list of strings. Returns `None` if the items have
+/// different types.
 fn list(items: &[JsonValue]) -> Option<Value> {
     let texts = items.iter().map(|item| item.text().map(str::to_owned));
     let strings = texts.collect::<Option<_>>().map(Value::ListString);
@@ -178,7 +179,7 @@ fn list(items: &[JsonValue]) -> Option<Value> {
     strings.or_else(integers).or_else(floats)
 }
 
-/// Converts an object of one entry that stands for a value that JSON has no form for, such as `{"float": "NaN"}`. `None` for any
+/// Converts a JSON object of one entry that encodes a value that JSON lacks, such as `{"float": "NaN"}`. Returns `None` for any
 /// other object.
 fn tagged(entries: &[(String, JsonValue)]) -> Option<Value> {
     let [(tag, content)] = entries else { return None };

@@ -18,12 +18,13 @@ use tracing::error;
 
 /// Longest time that the oldest message of a batch waits before the batch is written.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
-/// Size at which the messages that wait are written as a batch, whatever their age, bytes.
+/// Size of the waiting messages of a stream, bytes, at which they are written as a batch, whatever their age.
 const FLUSH_BYTES: usize = 8 << 20;
-/// Bytes of messages in a file that allow one byte of footers, beyond [`FOOTER_CREDIT`]. A footer grows with the recording, so a
-/// footer after every batch would make the work quadratic.
+/// Number of recorded bytes that pay for one byte of footers, beyond [`FOOTER_CREDIT`]. A footer lists all batches of the file,
+/// so a footer after every batch would write quadratically many bytes.
 const FOOTER_SHARE: u64 = 4;
-/// Bytes that may be spent on footers at the beginning of a file, so that a recording of minutes has a footer after every batch.
+/// Number of footer bytes that a file may write before [`FOOTER_SHARE`] limits them. A recording of minutes therefore has a
+/// footer after every batch.
 const FOOTER_CREDIT: u64 = 1 << 20;
 
 /// Recorder of streams into a folder, one file for each stream.
@@ -49,14 +50,14 @@ pub struct Writer {
     max_batch_bytes: Option<usize>,
 }
 
-/// Source of the `arrival_ns` that a recording keeps.
+/// Source of the arrival times in the column `arrival_ns`.
 enum Arrivals {
     Omitted,
     AtAppend(Clock),
     OfMessages,
 }
 
-/// Clock of arrivals: the host's real-time clock at the start, continued by its monotonic clock.
+/// Clock of arrival times: the host's real-time clock at the start, continued by its monotonic clock.
 struct Clock {
     start: Instant,
     start_ns: i64,
@@ -64,7 +65,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Returns the time `now`, ns since 1970, but at least 1 ns after the time of the last call.
+    /// Converts `now` to ns since 1970. The result is at least 1 ns after that of the last call.
     fn next(&mut self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.start).as_nanos();
         let now_ns = self.start_ns.saturating_add(i64::try_from(since).unwrap_or(i64::MAX));
@@ -83,13 +84,13 @@ struct StreamFile {
     blocks: Vec<Block>,
     /// Offset of the next batch in the file: the end of the last batch.
     end: u64,
-    /// Bytes that may still be spent on footers (`FOOTER_SHARE`).
+    /// Number of bytes of footers that may still be written (`FOOTER_SHARE`).
     credit: u64,
-    /// Size of the last footer without its entries for batches, bytes; 0 before the first footer.
+    /// Size of the last footer without its list of batches, bytes; 0 before the first footer.
     footer: u64,
-    /// Kind of bytes in the file behind `end`.
+    /// Content of the file after offset `end`: nothing, a footer, or remains of a failed write.
     tail: Tail,
-    /// Greatest size of a batch of several messages, bytes; `None` for no limit beside `FLUSH_BYTES`.
+    /// Greatest size of a batch of several messages, bytes; `None` if only `FLUSH_BYTES` limits it.
     max_batch_bytes: Option<usize>,
 }
 
@@ -98,9 +99,9 @@ enum Tail {
     Nothing,
     /// Footer that marks the file as unfinished.
     Footer,
-    /// Final footer, which marks the file as ended in order.
+    /// Final footer, which marks the file as finished.
     End,
-    /// Remains of a write that failed.
+    /// Incomplete bytes of a write that failed.
     Remains,
 }
 
@@ -122,10 +123,10 @@ impl Writer {
     }
 
     /// Begins or continues the recording of a run, such as the run of a dataflow, in `folder`, which is created if it does not
-    /// exist. A later process of the same run continues each stream in a new file, behind the files that exist.
+    /// exist. A later process of the same run continues each stream in a new file, numbered after the existing files.
     ///
     /// # Errors
-    /// If the folder can't be created, or has a recording of another run or of no run.
+    /// If the folder can't be created, or already has a recording of another run, or a recording that names no run.
     pub fn create_or_resume(folder: impl Into<PathBuf>, run: &str) -> Result<Self, WriteError> {
         let mut new = Self::create(folder)?;
         let io = || WriteError::io(&new.folder);
@@ -152,8 +153,8 @@ impl Writer {
         Ok(new)
     }
 
-    /// Records the time at which each message is appended, in a column `arrival_ns`: ns since 1970, ascending over all streams. A
-    /// reader with [`Order::Arrival`](super::Order::Arrival) gives the messages in this order.
+    /// Records the time of each [`append`](Self::append) in a column `arrival_ns`: ns since 1970, ascending over all streams. A
+    /// reader with [`Order::Arrival`](super::Order::Arrival) returns the messages in this order.
     pub fn with_arrivals(mut self) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.arrivals = Arrivals::AtAppend(Clock {
@@ -164,8 +165,8 @@ impl Writer {
         self
     }
 
-    /// Records the `arrival_ns` that messages have, in streams whose first message has one, so that converted recordings keep
-    /// their arrivals.
+    /// Records the `arrival_ns` that messages already have, in streams whose first message has one. A converted recording thus
+    /// keeps its arrival times.
     pub fn with_arrivals_of_messages(mut self) -> Self {
         self.arrivals = Arrivals::OfMessages;
         self
@@ -181,8 +182,8 @@ impl Writer {
     /// Checks that a stream of that name can be recorded.
     ///
     /// # Errors
-    /// If the name can't be a file name, or a recording of the stream exists. A run that is continued may have such a recording:
-    /// there, it is an error only if another process still records the stream.
+    /// If the name can't be a file name, or the folder already has a recording of the stream. In a continued run an existing
+    /// recording is allowed, unless another process still writes it.
     pub fn can_record(&self, stream: &str) -> Result<(), WriteError> {
         let path = next_file(&self.folder, stream, self.goes_on)?;
         if path.exists() {
@@ -191,9 +192,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a message of `stream` that arrived at `now`, by the monotonic clock. The wait of a batch counts from `now`, and
-    /// `arrival_ns` is computed from `now`. The first message fixes the columns of the file. Metadata may change from message to
-    /// message.
+    /// Adds a message of `stream`. `now` is the time of its arrival: the batch's waiting time counts from it, and
+    /// [`with_arrivals`](Self::with_arrivals) records it. The first message fixes the columns of the file; metadata may change
+    /// from message to message.
     ///
     /// # Errors
     /// If the message does not fit the stream's first message or has a form that can't be recorded: it is left out, and the
@@ -235,12 +236,14 @@ impl Writer {
         }
     }
 
-    /// The time at which [`tick`](Self::tick) must be called next, because a batch is due; `None` while no message waits.
+    /// Returns the time at which [`tick`](Self::tick) must be called next, because a batch is due; `None` while no
+    /// message waits.
     pub fn due(&self) -> Option<Instant> {
         self.streams.iter().filter_map(StreamFile::due).min()
     }
 
-    /// Writes all messages that wait, and blocks until the system has put them on the disk. More messages may follow.
+    /// Writes all waiting messages and the final footers, and blocks until the data are on the disk. Messages may still be
+    /// appended afterwards.
     ///
     /// # Errors
     /// If a file can't be written. The other streams are written nevertheless.
@@ -339,7 +342,8 @@ impl StreamFile {
         }
     }
 
-    /// Writes the rows that wait as a batch. The rows are dropped even if writing fails, so that a full disk does not fill memory.
+    /// Writes the waiting messages as a batch. They are dropped even if writing fails, so that a full disk does not
+    /// fill memory.
     fn flush(&mut self) -> Result<(), WriteError> {
         self.first_pending = None;
         let rows = self.pending.rows();
@@ -355,7 +359,7 @@ impl StreamFile {
         })
     }
 
-    /// Writes the rows that wait, and the final footer.
+    /// Writes the waiting messages, and the final footer.
     fn close(&mut self) -> Result<(), WriteError> {
         self.flush()?;
         if self.tail == Tail::End {

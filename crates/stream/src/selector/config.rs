@@ -1,4 +1,4 @@
-//! The configuration `from` of an input: the paths of the values and of the stamp in its payloads.
+//! The configuration `from` of an input: where its payloads have the values and the stamp, as paths.
 //!
 //! `FromConfig::check` finds every mistake that shows without a payload, and names the key at fault.
 
@@ -18,21 +18,21 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FromConfig {
-    /// Dotted paths into a struct of one row, in the order of the values; empty for the fields of a recognised struct, or for the
-    /// unchanged payload.
+    /// Dotted paths of the values in a struct of one row, in the order of the values. If empty, the fields of a recognised
+    /// struct are read, or the payload stays unchanged.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// Names of the elements that are taken from the lists in `columns`; `None` to take all elements in their order.
+    /// Names of the elements to read from the lists in `columns`; `None` to read all elements in their order.
     #[serde(default)]
     pub names: Option<NamesConfig>,
-    /// Position of the capture time in the message; `None` for the key `timestamp_ns` or, if that key is absent, another stamp that
-    /// is recognised.
+    /// Location of the capture time in the message. `None` for the key `timestamp_ns` or, if that key is absent, a recognised
+    /// stamp such as `header.stamp`.
     #[serde(default)]
     pub stamp: Option<StampConfig>,
 }
 
 impl FromConfig {
-    /// The names of a sample's values, for the metadata `fields`, if the values are taken by name; otherwise empty.
+    /// The names of a sample's values, for the metadata `fields`; empty if the values are not selected by name.
     pub fn fields(&self) -> Vec<String> {
         let order = self.names.as_ref().map_or(&[][..], |names| &names.order);
         match self.columns.as_slice() {
@@ -45,17 +45,17 @@ impl FromConfig {
     }
 }
 
-/// Names of the elements that are taken from lists.
+/// Names of the list elements to read, and the path of the list that names all elements.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamesConfig {
-    /// The path of the list of names, one for each element of every list of `columns`.
+    /// Path of the list that names the elements of every list in `columns`.
     pub key: String,
-    /// Names of the elements that are taken, in the order of the sample's values.
+    /// Names of the elements to read, in the order of the sample's values.
     pub order: Vec<String>,
 }
 
-/// Place of a message's capture time.
+/// Location of a message's capture time.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(
     untagged,
@@ -121,7 +121,7 @@ impl TimeUnit {
         }
     }
 
-    /// The step from `number`, in this unit, to the next greater float32, ns.
+    /// Returns the step from `number`, in this unit, to the next greater float32, in ns.
     pub fn step_of_float32_ns(self, number: f32) -> f64 {
         let (number, next) = (number.abs(), number.abs().next_up());
         (f64::from(next) - f64::from(number)) * self.ns() as f64

@@ -1,7 +1,7 @@
 use robocache_yaml::listed;
 use std::fmt::Display;
 
-/// The reason why a sample, a cloud or a stamp can't be taken from a payload.
+/// The reason why a sample, a cloud or a stamp can't be read from a payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
@@ -20,7 +20,8 @@ impl SelectError {
         Self::Refused(format!("the payload is {came} (allowed: a struct of one row)"))
     }
 
-    /// Returns the error of a path whose last part is missing in the struct or the list `within`, which has the parts `there`.
+    /// Returns the error of a path whose last part is missing. `within` describes the struct or list that lacks it, and `there`
+    /// are the names that exist.
     pub(super) fn missing<'a>(path: &str, within: &str, there: impl Iterator<Item = &'a str>) -> Self {
         let there = listed(&there.collect::<Vec<_>>());
         Self::Refused(format!("no `{path}`: {within} has {there}"))

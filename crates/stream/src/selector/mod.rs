@@ -1,8 +1,7 @@
-//! Samples and clouds from the structs that other software sends.
+//! Selectors: readers of samples and point clouds in the Arrow structs that other software sends, such as ROS messages.
 //!
-//! A [`Selector`] reads the payloads of one input. When the Arrow type of the payloads changes, the selector determines which
-//! fields to take from a struct, and where they are. Between such changes every payload is read in the same way. `docs/messages.md`
-//! has the rules.
+//! A [`Selector`] reads the payloads of one input. When the Arrow type of the payloads changes, the selector finds the paths of
+//! the fields to read. Between such changes every payload is read in the same way. `docs/messages.md` has the rules.
 
 mod cloud;
 mod config;
@@ -34,22 +33,23 @@ use types::CloudType;
 
 const XYZ: [&str; 3] = ["x", "y", "z"];
 
-/// Form in which the operations that take an input need its payloads. With the default selection payloads stay unchanged.
+/// Parts of an input's payloads that the operations need: samples, clouds, or neither. The default selection leaves
+/// payloads unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Width of samples; `None` if no operation takes samples. A struct that is a sample becomes a flat array, and the names of its
-    /// values in the struct become `fields`.
+    /// Number of values of a sample; `None` if no operation uses samples. A struct that is a sample becomes a flat array, and
+    /// the names of its values in the struct become `fields`.
     pub samples: Option<Width>,
-    /// Fields of clouds; `None` if no operation takes clouds. A struct that is a cloud becomes a struct with these fields as
-    /// columns.
+    /// Fields to read from clouds; `None` if no operation uses clouds. A struct that is a cloud becomes a struct with these
+    /// fields as columns.
     pub cloud: Option<CloudFields>,
     /// Configured paths of the values and of the stamp; `None` if structs are recognised by the names of their fields.
     pub from: Option<FromConfig>,
-    /// True if columns of text are skipped, as no operation uses them.
+    /// True if text columns are skipped, because no operation uses them.
     pub skips_text: bool,
-    /// Names of the joints to take from a struct with joint names, in this order; empty for the joints of the first message.
+    /// Names of the joints to read from a struct with joint names, in this order; empty for the joints of the first message.
     pub joints: Vec<String>,
-    /// True if a sample has the velocities of the joints behind their positions, provided that the struct has velocities.
+    /// True if a sample has the joints' velocities after their positions, provided that the struct has velocities.
     pub velocities: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum Width {
     Any,
 }
 
-/// Fields that a [`Selection`] takes from a cloud.
+/// Fields of a cloud that a [`Selection`] includes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloudFields {
     /// All fields of the cloud.
@@ -79,7 +79,7 @@ impl CloudFields {
         }
     }
 
-    /// Names of the fields without which a cloud is refused: x, y, z, and the fields that are named.
+    /// Returns the names of the fields without which a cloud is refused: x, y, z, and the fields of `Named`.
     fn names(&self) -> impl Iterator<Item = &str> {
         let others = match self {
             Self::All => &[][..],
@@ -146,9 +146,8 @@ impl Selection {
         }
     }
 
-    /// Sets the stamp of a message from another key of its metadata: from the key that `from` names, or from seconds under
-    /// `timestamp` if the sender gave no `timestamp_ns`. [`Selector::read`] calls this; for a message of a recording the caller
-    /// must call it.
+    /// Sets the stamp of a message from another metadata key: the key that `from` names, or `timestamp` in seconds if the
+    /// sender gave no `timestamp_ns`. [`Selector::read`] calls this; the caller must call it for messages of a recording.
     ///
     /// # Errors
     /// If the stamp that `from` names is missing or not a time. After an error the message has its earlier stamp.
@@ -166,18 +165,18 @@ impl Selection {
         Ok(())
     }
 
-    /// True if the configuration `from` takes the stamp from a key of the metadata.
+    /// True if the configuration `from` reads the stamp from a key of the metadata.
     pub fn has_metadata_stamp(&self) -> bool {
         matches!(self.stamp(), Some(StampConfig::Metadata(_)))
     }
 
-    /// True if the configuration `from` takes the stamp from a field of the payload.
+    /// True if the configuration `from` reads the stamp from a field of the payload.
     pub fn has_payload_stamp(&self) -> bool {
         matches!(self.stamp(), Some(StampConfig::Path(_) | StampConfig::Number(_)))
     }
 
-    /// The path in the payload from which `from` takes the stamp, and the unit; ns if `from` gives no unit. Without a unit, the
-    /// path may also lead to a struct or to an Arrow timestamp. `None` if `from` takes no stamp from the payload.
+    /// The path and the unit of the stamp that `from` reads from the payload; ns if `from` gives no unit. Without a unit, the
+    /// path may also lead to a struct or to an Arrow timestamp. `None` if `from` reads no stamp from the payload.
     pub fn number_stamp(&self) -> Option<(&str, TimeUnit)> {
         match self.stamp()? {
             StampConfig::Path(path) => Some((path, TimeUnit::Nanosecond)),
@@ -190,8 +189,8 @@ impl Selection {
         self.from.as_ref()?.stamp.as_ref()
     }
 
-    /// True if a payload of this type already is a sample or a cloud as the selector makes it, as in a recording, and the header
-    /// has a stamp. If `from` takes values by name, the header must also have `fields`.
+    /// True if a payload of this type is already a sample or a cloud as the selector produces it, as in a recording, and the
+    /// header has a stamp. If `from` selects values by name, the header must also have `fields`.
     fn has_selected_form(&self, schema: &DataType, header: &Header) -> bool {
         let is_named = self.from.as_ref().is_some_and(|from| from.names.is_some());
         let is_whole = match schema {
@@ -202,7 +201,7 @@ impl Selection {
     }
 
     /// Merges the selections of two operations on one input. Returns `None` if their `from` differ and neither selection is the
-    /// default, or if one takes velocities and the other takes samples of a fixed width.
+    /// default, or if one has velocities and the other has samples of a fixed width.
     pub fn and(self, other: Self) -> Option<Self> {
         let takes_any = |selection: &Self| *selection == Self::default();
         if self.from != other.from && !takes_any(&self) && !takes_any(&other) {
@@ -270,30 +269,29 @@ pub struct Selector {
     /// Arrow type of the last payload, which `plan` was made for; `None` before the first payload.
     schema: Option<DataType>,
     plan: Result<Plan, SelectError>,
-    /// Names of a sample's values; empty until a message gives them. They stay when the type of the payload changes: another type
-    /// of list, even of an empty list, still has the same joints.
+    /// Names of a sample's values; empty until a message gives them. They stay when the Arrow type of the payload changes,
+    /// because the joints stay the same.
     names: Vec<String>,
     /// Line for the log that `take_note` has not returned yet; `None` if there is none.
     note: Option<String>,
-    /// Lines of the log about recognised types that have been a `note` already; none becomes a note again.
+    /// Log lines about recognised types that were a `note` before. Each line becomes a note only once.
     logged_notes: Vec<String>,
 }
 
-/// Places of the values, the stamp and the coordinate frame in payloads of one Arrow type.
+/// Paths of the values, the stamp and the coordinate frame in payloads of one Arrow type.
 #[derive(Default)]
 struct Plan {
     take: Take,
     stamp: Option<Stamp>,
     /// Path of the coordinate frame's name; `None` if the payloads do not name a frame.
     frame: Option<Path>,
-    /// Line for the log that names the recognised type and the parts that are taken from it; `None` if no parts are taken from a
-    /// recognised type.
+    /// Log line that names the recognised type and the fields that are read from it; `None` if no recognised type is read.
     recognised: Option<String>,
 }
 
 /// Kind of struct that [`recognise`] finds by the names of the struct's fields.
 pub enum Recognised {
-    /// A `PointCloud2`, or a struct of points.
+    /// A point cloud, such as a `PointCloud2`.
     Cloud,
     /// A sample: the paths of its values, and the path of the list of their names; `None` if there is no such list.
     Sample(Vec<&'static str>, Option<&'static str>),
@@ -307,7 +305,7 @@ pub fn recognise(fields: &Fields) -> Option<Recognised> {
 
 #[derive(Default)]
 enum Take {
-    /// The whole payload, unchanged.
+    /// The whole payload is copied unchanged.
     #[default]
     Everything,
     Samples(samples::Samples, Width),
@@ -329,13 +327,13 @@ impl Selector {
         }
     }
 
-    /// Returns the line for the log that is new since the last call; `None` if there is none. It names the parts that are taken
-    /// from a recognised struct, or the form of a cloud's times. Each line is returned once.
+    /// Returns the log line that is new since the last call; `None` if there is none. It names the fields that are read from a
+    /// recognised struct, or the form of a cloud's times. Each line is returned once.
     pub fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// The counts of rounded and missing numbers since the Arrow type of the payload last changed.
+    /// The counts of rounded integers and of nulls since the Arrow type of the payload last changed.
     pub fn losses(&self) -> Losses<'_> {
         match self.taken() {
             Some(Take::Samples(samples, _)) => samples.losses(),
@@ -375,11 +373,11 @@ impl Selector {
         self.plan.as_ref().ok().map(|plan| &plan.take)
     }
 
-    /// Reads the selected parts of an Arrow array with this metadata into the allocated memory of `message`. If nothing is selected
-    /// from the payload, [`Message::read`] reads it unchanged.
+    /// Reads the selected parts of an Arrow array with this metadata into the allocated memory of `message`. If nothing is
+    /// selected from the payload, [`Message::read`] reads it unchanged.
     ///
     /// # Errors
-    /// The errors of [`Message::read`], and [`SelectError`] if a selected part can't be taken. After an error the payload of
+    /// The errors of [`Message::read`], and [`SelectError`] if a selected part can't be read. After an error the payload of
     /// `message` is undefined.
     pub fn read<'a>(
         &mut self,
@@ -504,8 +502,8 @@ impl Selector {
         Ok(Take::Lists(cloud::Lists::find(paths, fields, wanted)?))
     }
 
-    /// Chooses the parts to take from a recognised struct, and the line for the log about them; `None` if the struct stays
-    /// unchanged.
+    /// Chooses the parts to read from a recognised struct, and the log line about them. The log line is `None` if the struct
+    /// stays unchanged.
     fn take_recognised(&self, fields: &Fields) -> Result<(Take, Option<String>), SelectError> {
         if let Some(dim) = self.selection.samples
             && let Some(known) = types::sample(fields)
@@ -540,7 +538,7 @@ impl Selector {
 }
 
 impl Plan {
-    /// True if `payload` is read as a struct of one row. A struct of which no parts are taken may have any number of rows; its
+    /// True if `payload` is read as a struct of one row. A struct that is copied unchanged may have any number of rows; its
     /// stamp is read only if it has exactly one row.
     fn needs_a_row(&self, payload: &StructArray) -> bool {
         !matches!(self.take, Take::Everything) || payload.len() == 1 && payload.is_valid(0)

@@ -1,7 +1,7 @@
-//! Choice of list elements by name.
+//! Selection of list elements by their names, such as the names of joints.
 //!
-//! The elements are found by their names in every message, so that a sender may change their order. A message that lacks a name is
-//! refused.
+//! The elements are found by their names in every message, so that a sender may change their order. A message that lacks a name
+//! is refused.
 
 use super::SelectError;
 use super::path::{Path, is_text, item_of, text};
@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, StructArray};
 use arrow_schema::{DataType, Fields};
 use std::ops::Range;
 
-/// Count of messages with names that the first message did not have, and up to 64 of these names.
+/// Number of messages with names that the first message did not have, and up to 64 of these names.
 #[derive(Debug, Default)]
 pub(super) struct NewNames {
     messages: u64,
@@ -17,7 +17,7 @@ pub(super) struct NewNames {
 }
 
 impl NewNames {
-    /// Number of new names that are listed at most, so that a sender can't fill the memory.
+    /// Greatest number of new names that are stored, so that a sender can't fill the memory.
     const MOST: usize = 64;
 
     /// Counts a message that has these new names.
@@ -30,8 +30,8 @@ impl NewNames {
         }
     }
 
-    /// Describes the messages that were counted: their number, `what` they have, and the new names. `None` if no message was
-    /// counted.
+    /// Describes the counted messages in a line: their number, the text `what`, and the new names. Returns `None` if no message
+    /// was counted.
     pub(super) fn line(&self, what: &str) -> Option<String> {
         let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
         let new = match names.is_empty() {
@@ -42,26 +42,26 @@ impl NewNames {
     }
 }
 
-/// Names of the elements of lists, and the choice of the elements that are taken.
+/// Names of the elements of a message's lists, and the choice of the elements to read.
 #[derive(Debug)]
 pub(super) struct Names {
     path: Path,
-    /// The names of the elements that are taken; empty until the first message gives them.
+    /// Names of the elements to read; empty until the first message gives them.
     order: Vec<String>,
     /// Names of all elements in the last message.
     last: Vec<String>,
-    /// Indices of the names of `order` in `last`.
+    /// Index in `last` of each name in `order`.
     places: Vec<usize>,
     /// True if `places` is up to date with `order` and `last`.
     has_places: bool,
-    /// True if the first message decides which elements are taken; `others` then counts messages with more elements.
+    /// True if the first message decides which elements are read. Messages with more elements are then counted in `others`.
     is_of_first: bool,
     others: NewNames,
 }
 
 impl Names {
-    /// Finds the list of names at a path. The elements of `order` are taken; if `order` is empty, the elements of the first message
-    /// in its order.
+    /// Finds the list of names at `path` in a struct with these `fields`. The elements of `order` are read or, if `order` is
+    /// empty, all elements of the first message.
     pub(super) fn find(path: &str, order: Vec<String>, fields: &Fields) -> Result<Self, SelectError> {
         let is_list = |data_type: &DataType| item_of(data_type).is_some_and(|item| is_text(item.data_type()));
         let (path, _) = Path::typed(path, fields, is_list, "a list of texts")?;
@@ -81,13 +81,13 @@ impl Names {
         self.path.text()
     }
 
-    /// The names of the elements that are taken, in the order of the values; empty until a message gives them.
+    /// The names of the elements to read, in the order of the values; empty until a message gives them.
     pub(super) fn order(&self) -> &[String] {
         &self.order
     }
 
-    /// Finds the elements to take in the lists of a message, and sets `last` and `places`. An element that is to be taken but is
-    /// missing is an error.
+    /// Finds the elements to read in the lists of a message, and sets `last` and `places`. Fails if one of these elements
+    /// is missing.
     pub(super) fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         let (values, range) = self.path.list(payload)?;
         let is_last = self.has_places
@@ -109,7 +109,8 @@ impl Names {
         Ok(())
     }
 
-    /// Makes the names of the last message the `order` for later messages, if `order` is empty. Counts a message with new names.
+    /// Sets `order`, if it is empty, to the names of the last message. Counts the message if it has names that the first
+    /// message did not have.
     pub(super) fn keep(&mut self) {
         if self.order.is_empty() {
             self.order.clone_from(&self.last);
@@ -136,7 +137,7 @@ impl Names {
         self.last.len()
     }
 
-    /// Indices, in the lists of the last message, of the elements that are taken.
+    /// Indices, in the lists of the last message, of the elements to read.
     pub(super) fn places(&self) -> &[usize] {
         &self.places
     }

@@ -1,4 +1,4 @@
-//! Paths into structs of one row.
+//! Dotted paths to fields of Arrow structs of one row, such as `header.stamp`.
 //!
 //! A path is found once in a schema, and followed in every message of this schema. A null on the way is an error.
 
@@ -41,7 +41,7 @@ impl Path {
         }
     }
 
-    /// Finds a field as [`find`](Self::find) does. Refuses a field whose type does not fit.
+    /// Finds a field as [`find`](Self::find) does. Refuses a field whose type is not one that the caller allows.
     pub(super) fn typed(
         text: &str,
         fields: &Fields,
@@ -55,7 +55,7 @@ impl Path {
         }
     }
 
-    /// Returns the path of field `name`, of index `step`, in the struct at this path.
+    /// Returns the path of the field `name` in the struct at this path; `step` is the index of this field in the struct.
     pub fn child(&self, step: usize, name: &str) -> Self {
         let steps = self.steps.iter().copied().chain([step]).collect();
         let text = format!("{}.{name}", self.text);
@@ -67,8 +67,8 @@ impl Path {
         &self.text
     }
 
-    /// The array of the field in a payload of the schema in which the path was found. The error says that a struct around the field
-    /// is null.
+    /// Returns the array of the field in `payload`, which must have the schema that the path was found in. Fails if a struct
+    /// around the field is null.
     pub fn follow<'a>(&self, payload: &'a StructArray) -> Result<&'a ArrayRef, SelectError> {
         let mut within = payload;
         for (depth, &step) in self.steps.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Path {
         Err(self.is_null())
     }
 
-    /// The elements of the field, which must be a list, as a range of an array.
+    /// Returns the elements of the list in the field: an array, and their range of indices in it. The field must be a list.
     pub(super) fn list<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
         first_row(self.follow(payload)?).ok_or_else(|| self.is_null())
     }
@@ -131,7 +131,7 @@ pub(super) struct Numbers {
     pub is_list: bool,
 }
 
-/// The element field of a list of any kind; `None` for a type that is not a list.
+/// The field that describes the elements of a list type of any kind; `None` for a type that is not a list.
 pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item),
@@ -139,7 +139,7 @@ pub(super) fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     }
 }
 
-/// The elements of the first row of an array of lists, as a range of an array; `None` if the row is null.
+/// Returns the elements of the list in the first row: an array, and their range of indices in it. `None` if the row is null.
 fn first_row(array: &ArrayRef) -> Option<(&ArrayRef, Range<usize>)> {
     fn ends<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (&ArrayRef, Range<usize>) {
         let offsets = lists.value_offsets();
@@ -160,7 +160,7 @@ fn first_row(array: &ArrayRef) -> Option<(&ArrayRef, Range<usize>)> {
 }
 
 impl Numbers {
-    /// Creates the entry for the field at `path`; `None` if the field does not hold numbers.
+    /// Describes the field at `path`; `None` if the field does not hold numbers.
     pub(super) fn of(path: &Path, field: &FieldRef) -> Option<Self> {
         let item = item_of(field.data_type());
         Some(Self {
@@ -170,7 +170,7 @@ impl Numbers {
         })
     }
 
-    /// The numbers in a payload, as a range of an array. Null numbers are nulls of the array.
+    /// Returns the numbers in a payload: an array, and their range of indices in it. Null numbers are nulls of the array.
     pub(super) fn find<'a>(&self, payload: &'a StructArray) -> Result<(&'a ArrayRef, Range<usize>), SelectError> {
         match self.is_list {
             true => self.path.list(payload),

@@ -1,4 +1,4 @@
-//! Samples from structs of one row.
+//! Reader of samples in Arrow structs of one row, such as a ROS message.
 //!
 //! Values keep the order of their paths. A null becomes NaN, and is counted as missing.
 
@@ -19,9 +19,9 @@ const ALLOWED: &str = "a number, a list of numbers, or a struct of these";
 pub(super) struct Samples {
     /// Paths of the numbers in a struct that make up a sample, in the order of the sample's values.
     numbers: Vec<Numbers>,
-    /// True if the list at the last path may be empty in a message.
+    /// True if a message may have an empty list at the last path. The sample then ends before this list.
     may_lack_last: bool,
-    /// Number of paths in `numbers` that the current message has: all, or all but the last.
+    /// Number of paths in `numbers` that the current message has: all, or all but the last one.
     taken: usize,
     names: Option<Names>,
     /// Type of a sample's values: float32 if all numbers are float32, else float64.
@@ -30,7 +30,7 @@ pub(super) struct Samples {
     labels: Vec<String>,
     /// Number of values at each path when `labels` was made.
     label_counts: Vec<usize>,
-    /// Losses so far: the integers that were rounded, then the nulls that became NaN.
+    /// Counts of losses so far: first of integers that were rounded, then of nulls that became NaN.
     losses: [Loss; 2],
 }
 
@@ -43,7 +43,7 @@ pub struct Losses<'a> {
     pub missing: (u64, &'a str),
 }
 
-/// Number of integers that were rounded, or of nulls, and the index in `Samples::numbers` of the path of the first.
+/// Count of one kind of loss, rounded integers or nulls, and the index in `Samples::numbers` of the path of the first.
 #[derive(Debug, Default)]
 struct Loss {
     count: u64,
@@ -67,7 +67,8 @@ impl Samples {
         Self::new(config.columns.iter().map(String::as_str), names.transpose()?, fields)
     }
 
-    /// Finds the paths of a sample's values in a struct with these `fields`. With names, each path must lead to a list.
+    /// Finds the paths of a sample's values in a struct with these `fields`. If `names` is given, each path must lead to
+    /// a list.
     pub(super) fn new<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         names: Option<Names>,
@@ -106,7 +107,7 @@ impl Samples {
         &self.numbers[..self.taken]
     }
 
-    /// Sets `taken` to the number of paths that a message has.
+    /// Sets `taken` to the number of paths that the message in `payload` has.
     fn look(&mut self, payload: &StructArray) -> Result<(), SelectError> {
         self.taken = self.numbers.len();
         if let (true, Some(last)) = (self.may_lack_last, self.numbers.last())
@@ -144,7 +145,7 @@ impl Samples {
         Ok(())
     }
 
-    /// The names of a sample's values; empty if the values are not taken by name, or no message has given the names yet.
+    /// The names of a sample's values; empty if the values are not selected by name, or no message has given the names yet.
     pub(super) fn names(&self) -> &[String] {
         self.names.as_ref().map_or(&[], Names::order)
     }
@@ -288,7 +289,7 @@ impl Samples {
     }
 }
 
-/// Adds the field at `path` to `numbers`; of a struct, each of its fields in their order.
+/// Adds the field at `path` to `numbers`. For a struct, adds each of its fields in their order.
 fn add(path: &Path, field: &FieldRef, numbers: &mut Vec<Numbers>) -> Result<(), SelectError> {
     if let DataType::Struct(fields) = field.data_type() {
         for (step, field) in fields.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Capture times as other software writes them.
+//! Capture times in the forms that other software sends, and their conversion to int64 nanoseconds.
 //!
 //! A time beyond int64 nanoseconds is refused.
 
@@ -18,11 +18,11 @@ const TIMESTAMP: &str = "timestamp";
 /// Path of the capture time in payloads of one Arrow type.
 #[derive(Debug)]
 pub(super) enum Stamp {
-    /// Paths of the seconds, and of the nanoseconds beyond them.
+    /// Paths of two integers: the whole seconds, and the nanoseconds to add to them.
     Parts([Path; 2]),
     /// Path of an integer of ns, or of an Arrow timestamp.
     Whole(Path),
-    /// Path of a number, and its unit in ns.
+    /// Path of a number, and the length of its unit in ns.
     Number(Path, i64),
 }
 

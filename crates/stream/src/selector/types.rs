@@ -1,28 +1,28 @@
-//! Structs that other software sends, by the names of their fields.
+//! Structs that other software sends, such as ROS messages, recognised by the names of their fields.
 //!
 //! A struct is recognised only if it has exactly the fields of a known type, in any order.
 
 use arrow_schema::Fields;
 
-/// Paths of the coordinate frame's name in a struct: of ROS messages, and of dora's std types.
+/// Paths of the coordinate frame's name: in structs of ROS messages, and in structs of dora's std types.
 pub const FRAMES: [&str; 2] = [ROS_FRAME, STD_FRAME];
 const ROS_FRAME: &str = "header.frame_id";
 const STD_FRAME: &str = "frame_id";
 
-/// Type of struct that is read as a sample, and the fields that are taken from it.
+/// Type of struct that is read as a sample, and the fields that are read from it.
 #[derive(Debug)]
 pub(super) struct SampleType {
     /// Name of the type, such as `sensor_msgs/Imu`.
     pub name: &'static str,
-    /// Paths of the fields that are taken, in the order of the sample's values.
+    /// Paths of the fields that are read, in the order of the sample's values.
     pub columns: Vec<&'static str>,
-    /// Field that lists the names of the elements that are taken; `None` if elements have no names.
+    /// Field that lists the names of the elements that are read; `None` if elements have no names.
     pub names: Option<&'static str>,
-    /// Field that lists the velocities of the elements that are taken; `None` if the type has no velocities.
+    /// Field that lists the velocities of the elements that are read; `None` if the type has no velocities.
     pub velocities: Option<&'static str>,
 }
 
-/// Structs that are read as samples, one a line: name of the type, fields in any order, paths that are taken, field of element
+/// Structs that are read as samples, one a line: name of the type, fields in any order, paths that are read, field of element
 /// names, and field of velocities. Multi-arrays of every other element type have the fields of `std_msgs/Float64MultiArray`.
 const SAMPLES: &str = "\
 std/control/v1/JointState      | names positions velocities efforts | positions | names | velocities

@@ -1,4 +1,4 @@
-//! Tells the robot's operator why there are no sets. It looks at the wall clock, and has no influence on the sets.
+//! Watch for missing sets: logs why no sets are published. It reads the wall clock, and has no influence on the sets.
 
 use crate::app::diagnostics::is_silent;
 use crate::app::rate_limit::RateLimit;
@@ -7,7 +7,7 @@ use robocache_ops::group::Grouper;
 use robocache_time::ns_to_s;
 use std::time::{Duration, Instant};
 
-/// Shortest time between two lines that say why there is no set.
+/// Shortest time between two log lines that say why there is no set.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -16,12 +16,13 @@ pub(super) struct Silence {
     inputs: Vec<Input>,
     /// Time of the last set, or of the first check; `None` before both.
     since: Option<Instant>,
-    /// Number of the last set; -1 before the first set.
+    /// Sequence number of the last set; -1 before the first set.
     last: i64,
     /// Longest time between two sets since the start.
     usual: Duration,
     log_limit: RateLimit,
-    /// Index of the input that is to blame for a missing set, and its present problem.
+    /// Index of the input that is to blame for a missing set, and its current problem; `None` if the last check found
+    /// no problem.
     health_issue: Option<(usize, HealthIssue)>,
 }
 
@@ -50,7 +51,7 @@ impl Silence {
         }
     }
 
-    /// Present problem of an input; `None` if the input is not to blame for a missing set.
+    /// Current problem of an input; `None` if the input is not to blame for a missing set.
     pub(super) fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
         let of_input = self.health_issue.as_ref().filter(|(guilty, _)| *guilty == input);
         of_input.map(|(_, health_issue)| health_issue)
@@ -61,7 +62,8 @@ impl Silence {
         self.inputs[input].is_closed = false;
     }
 
-    /// Records that a message of the set with this number is published. Returns true for the set's first message.
+    /// Records that a message of the set with the sequence number `number` is published. Returns true for the set's
+    /// first message.
     pub(super) fn set(&mut self, number: i64) -> bool {
         if number == self.last {
             return false;

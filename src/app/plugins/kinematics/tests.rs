@@ -87,7 +87,7 @@ fn faults(graph: &Graph) -> u64 {
     graph.faults().map(|(_, count)| count).sum()
 }
 
-/// Returns the last line of the log of each kind, with its place and count.
+/// Returns a line for each kind of fault or warning: the input or output, the count, and the last line of the log.
 fn causes(graph: &Graph) -> Vec<String> {
     graph
         .causes()

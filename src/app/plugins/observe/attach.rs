@@ -1,6 +1,6 @@
-//! Attached messages: held until no window needs them, and published with each observation.
+//! Attached messages: held as long as a window may need them, and published with each observation.
 //!
-//! Every message of a stream has the form of the stream's first message: any other message is refused.
+//! Every message of a stream must have the form of the stream's first message. Any other message is refused.
 
 use super::super::watch::Watch;
 use super::trigger;
@@ -26,7 +26,7 @@ pub(super) struct Attach {
     outputs: Vec<String>,
     /// Layout of the output `observation`, in memory that is reused.
     layout: Layout,
-    /// Values of the window, if both `fused` and `observation` are published with them.
+    /// Values of the window, if the outputs `fused` and `observation` are both wanted: they are computed once for both.
     pub values: HostBuf,
     /// Reused buffer for the name of a metadata key.
     name: String,
@@ -37,15 +37,16 @@ struct Input {
     form: Option<Form>,
     pool: HeldPools,
     layout: Layout,
-    /// Metadata of the stream's messages. The stream's own output has these keys as they are, `observation` under a prefix.
+    /// Metadata of the stream's messages. The output of the stream has these keys unchanged; in `observation` the output's name
+    /// precedes them.
     header: Header,
     offsets: Vec<i64>,
 }
 
-/// Form that every message of a stream has in common, taken from its first message.
+/// Form that all messages of a stream must have, taken from the first message: its shape, its columns and some metadata.
 struct Form {
-    /// True if the messages are stacked. Otherwise their rows are put one after the other, and each message has its own number
-    /// of rows.
+    /// True if the messages of a window are stacked along a new axis. If false, their rows are concatenated, and messages may
+    /// differ in their number of rows.
     is_stacked: bool,
     /// Shape of a message if messages are stacked, or of a row if messages are flat but not stacked. Empty if messages are structs.
     shape: Vec<i64>,
@@ -115,7 +116,7 @@ impl Attach {
         Ok(arrival)
     }
 
-    /// Puts the memory of messages that are not held any more back into the pools.
+    /// Returns the memory of messages that are not held any more to the pools.
     fn give_back(&mut self) {
         while let Some((stream, message)) = self.held.next_released() {
             let held = self.held.held_bytes(stream);
@@ -123,7 +124,7 @@ impl Attach {
         }
     }
 
-    /// Finds the messages of a target's window, and lays out the outputs that are wanted.
+    /// Finds the messages of a target's window, and updates the layouts of the outputs that are wanted.
     pub(super) fn select(&mut self, timeline: &Timeline, target: &Target, out: &Outbox<'_>) {
         self.held.select(timeline, target);
         self.give_back();
@@ -174,8 +175,8 @@ impl Attach {
         }
     }
 
-    /// Publishes the whole window in one message: its values, of type `dtype`, and the attached messages. `describe` writes the
-    /// header of `fused`.
+    /// Publishes the window and the attached messages as one message, `observation`. `dtype` is the type of the window's
+    /// values, and `describe` writes the header of `fused`.
     pub(super) fn publish_whole(&mut self, dtype: Dtype, out: &mut Outbox<'_>, describe: impl FnOnce(&mut Header)) {
         if let Err(problem) = self.lay_out_whole(dtype) {
             return out.fault_of_output(self.observation(), 1, problem);
@@ -214,7 +215,8 @@ impl Attach {
         align::key::grid_age_ns.set(header, self.held.age_ns());
     }
 
-    /// Updates the layout of `observation`: one row, with a list in each column.
+    /// Updates the layout of `observation`: one row, with a list in each column. The columns are `fused`, and those of each
+    /// attached stream.
     fn lay_out_whole(&mut self, dtype: Dtype) -> Result<(), String> {
         let Self {
             layout,
@@ -263,7 +265,7 @@ impl Attach {
     }
 }
 
-/// Copies the column `own` of each message, one message after the other, into the column `column` of a payload.
+/// Copies the column with the index `own` of all messages, one after the other, into the column `column` of a payload.
 fn write<'a>(members: impl Iterator<Item = &'a Message>, own: usize, payload: &mut Payload<'_>, column: usize) {
     let mut out = payload.column::<u8>(column);
     for message in members {
@@ -275,7 +277,7 @@ fn write<'a>(members: impl Iterator<Item = &'a Message>, own: usize, payload: &m
 }
 
 impl Input {
-    /// Updates the layout and the header of the stream's output.
+    /// Updates the layout and the header of the stream's own output for the messages of a window.
     fn lay_out<'a>(&mut self, members: impl ExactSizeIterator<Item = &'a Message> + Clone) {
         let Self {
             form,
@@ -337,7 +339,7 @@ impl Input {
     }
 }
 
-/// The corner of a message's grid, metres; empty if the message is not a grid.
+/// Origin of a message's voxel grid, metres; empty if the message is not a voxel grid.
 fn corner(header: &Header) -> &[f64] {
     form::origin_m.get(header).unwrap_or_default()
 }
@@ -485,8 +487,8 @@ fn elements(shape: &[i64]) -> usize {
     shape.iter().map(|&n| n as usize).product()
 }
 
-/// True if a message is a struct of one row with a list of the same length in each column. Each list stands for a column of
-/// values.
+/// True if a message is a struct with one row, whose columns are lists of one length: each list has a column's values for
+/// all rows.
 fn is_row_of_lists(message: &Message) -> bool {
     let Some(first) = message.columns().first() else {
         return false;

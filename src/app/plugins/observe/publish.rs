@@ -1,6 +1,7 @@
 //! Publishes the observations that are due, with their headers.
 //!
-//! Observations go out in the order in which they fall due. A request that was refused before an observation is answered before it.
+//! Observations are published in the order in which they become due. A request that was refused before an observation was due
+//! is answered before it.
 
 use super::attach::Attach;
 use super::{Observe, trigger};
@@ -12,7 +13,8 @@ use robocache_ops::align::{Aligner, Destination, Window};
 use robocache_ops::{self as ops, align};
 use robocache_stream::{Header, Layout, form};
 
-/// Largest number of observations that are published before the operations of this process that take them are called.
+/// Largest number of observations that one call publishes. The operations of this process that read them are called before the
+/// next ones are published.
 const AT_ONCE: usize = 256;
 
 /// Metadata that all observations of an output share.
@@ -25,7 +27,7 @@ pub(super) struct OutputMetadata {
 }
 
 impl Observe {
-    /// Publishes the observations that are due, up to a limit. Returns true if no due observation is left.
+    /// Publishes the observations that are due, up to a limit. Returns true if none that is due is left.
     pub(super) fn publish_due(&mut self, out: &mut Outbox<'_>) -> bool {
         let mut published = 0;
         while published < AT_ONCE
@@ -160,7 +162,8 @@ impl OutputMetadata {
         attach.publish_whole(dtype, out, |header| self.describe(window, request, header));
     }
 
-    /// Writes the header of an output of the window. The output's values were written just before.
+    /// Writes the header of an output of the window. The values must be written before, because they decide the mask and the
+    /// compute time.
     fn describe(&self, window: &Window<'_>, request: Option<&Header>, header: &mut Header) {
         if let Some(request) = request {
             trigger::answer(header, request);
@@ -193,7 +196,8 @@ impl OutputMetadata {
     }
 }
 
-/// Reports the age and validity of each stream in an output's newest row, and counts rows that the published type can't hold.
+/// Reports the age and validity of each stream in the newest row of output `i`, and counts rows with values that the published
+/// type can't hold.
 fn report(i: usize, window: &Window<'_>, watch: &mut Watch, out: &mut Outbox<'_>) {
     let dtype = window.timeline().dtype();
     let modalities = window.output(i).modalities();

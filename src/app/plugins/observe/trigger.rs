@@ -79,7 +79,7 @@ impl Observe {
         }
     }
 
-    /// Answers a request that gets no observation: each output sends the reason in a message without rows.
+    /// Answers a request that gets no observation: each output sends the reason in the metadata of a message without rows.
     pub(super) fn refuse(&self, request: &Header, why: &(impl Display + ?Sized), out: &mut Outbox<'_>) {
         let timeline = self.aligner.timeline();
         let whole = self
@@ -112,7 +112,8 @@ fn time(header: &Header) -> Result<Option<i64>, Fault> {
     Ok(header.timestamp_ns.get().filter(|_| !header.is_unstamped()))
 }
 
-/// Starts the header of an answer with a copy of the request's metadata, without the form of the request's payload.
+/// Starts the header of an answer with the request's metadata, without the keys that describe the request's payload, and
+/// without a stamp that dora gave it.
 pub(super) fn answer(header: &mut Header, request: &Header) {
     header.copy_from(request);
     header.forget_form();

@@ -11,11 +11,11 @@ use std::time::Instant;
 /// Share of valid observations below which a stream counts as hardly ever valid.
 const LEAST_VALID: f64 = 0.1;
 
-/// Number of recent observations. From this number on, a stream's share of valid observations is judged.
+/// Fewest recent observations from which a stream's share of valid observations is judged.
 const LEAST_OBSERVED: u64 = 4;
 
-/// Greatest plausible distance of the newest stamps of streams with one clock, ns, unless [`APART_STEPS`] steps of the stream are
-/// longer.
+/// Greatest plausible difference of the newest stamps of streams with one clock, ns. For slow streams it is [`APART_STEPS`] of
+/// their steps, if that is longer.
 const APART_NS: i64 = 100_000_000;
 const APART_STEPS: i64 = 3;
 
@@ -34,9 +34,9 @@ enum Guilt {
 }
 
 impl Watch {
-    /// Returns the input that is most to blame for a missing observation, and the reason. The reason describes the trigger, and the
-    /// streams that targets wait for. Of these streams it names those with a defect, the worst first, or all if none has a defect.
-    /// `None` if all inputs are closed.
+    /// Returns the index of the input that is most to blame for a missing observation, and the reason as text; `None` if all
+    /// inputs are closed. The text describes the trigger, then the streams with a defect, the worst first. If no stream has a
+    /// defect, it names all streams that are waited for.
     pub(super) fn why_silent(&self, now: Instant, timeline: &Timeline) -> Option<(usize, String)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         if !states.iter().any(|state| state.open) {
@@ -116,9 +116,9 @@ impl Watch {
         }
     }
 
-    /// Lead of stream `i`'s clock over the streams `among`, ns; negative if behind, 0 if unknown. Clocks are compared by each last
-    /// stamp minus its arrival. The reference is the median of `among` or, of two streams, the clock nearer to this host's. If
-    /// arrivals are not known, newest stamps are compared, and the reference is the newest of `among`.
+    /// Returns how far the clock of stream `i` is ahead of the streams `among`, ns; negative if behind, 0 if unknown. Clocks
+    /// are compared by last stamp minus arrival: with the median or, of two streams, with the one nearer to this host's clock.
+    /// If arrivals are not known, newest stamps are compared with the newest of `among`.
     fn apart_ns(&self, i: usize, among: &[usize], states: &[StreamState]) -> i64 {
         let newest = |i: usize| states[i].newest_ns;
         let with_samples = || among.iter().copied().filter(|&i| newest(i).is_some());
@@ -180,9 +180,8 @@ impl Watch {
         }
     }
 
-    /// Index of the stream whose clock is furthest ahead of the other streams, and its lead, ns. `None` if the lead is plausible
-    /// for streams with one clock. If arrivals are known, stamps minus arrivals are compared, so that the time between samples does
-    /// not count.
+    /// Returns the stream whose clock is furthest ahead of the open streams, and by how much, ns. `None` if no clock is more
+    /// than 100 ms ahead. [`apart_ns`](Self::apart_ns) says how clocks are compared.
     fn ahead_of_all(&self, timeline: &Timeline) -> Option<(usize, i64)> {
         let states: Vec<StreamState> = (0..self.streams.len()).map(|stream| timeline.stream(stream)).collect();
         let open: Vec<usize> = (0..states.len()).filter(|&i| states[i].open).collect();
@@ -190,8 +189,8 @@ impl Watch {
         leads.filter(|&(_, ns)| ns > APART_NS).max_by_key(|&(_, ns)| ns)
     }
 
-    /// The reason why a stream is not valid. It may be closed or silent, its stamps may be wrong, or its clock may differ from
-    /// another stream's. Otherwise a limit such as `max_age_ms` is exceeded, or its samples come too late or are missing.
+    /// Returns the reason why a stream is hardly ever valid: it is closed or silent, its stamps are wrong, or its clock
+    /// differs. Otherwise a limit such as `max_age_ms` is exceeded, or its samples are late or missing.
     fn why_invalid(&self, i: usize, now: Instant, start: Instant, timeline: &Timeline) -> String {
         let (stream, state) = (&self.streams[i], timeline.stream(i));
         if !state.open {
@@ -245,7 +244,7 @@ impl StreamWatch {
     }
 }
 
-/// True if a stream is further from the others, by `apart_ns`, than streams with one clock are.
+/// True if the clock difference `apart_ns` between a stream and other streams is implausible for streams with one clock.
 fn is_far(apart_ns: i64, stream: &StreamWatch) -> bool {
     let steps_ns = stream.seen.get().step_ns.saturating_mul(APART_STEPS);
     apart_ns.unsigned_abs() > APART_NS.max(steps_ns).unsigned_abs()

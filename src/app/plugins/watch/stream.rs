@@ -1,6 +1,6 @@
-//! Watch over one stream: whether it is quiet, and whether its stamps are capture times.
+//! Watch over one stream: finds out if it is silent, and if its stamps are capture times.
 //!
-//! Each problem of the stamps is reported once. After stamps have stood still and go on, they are judged anew.
+//! Each problem of the stamps is reported once. If stamps that stood still advance again, they are judged anew.
 
 use super::SAY_AGAIN;
 use crate::app::diagnostics::{Figure, Recent, is_silent};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Shortest time over which the pace of a stream's stamps is compared with the wall clock.
 const JUDGE_AFTER: Duration = Duration::from_secs(1);
-/// Number of samples of a stream. From this number on, the pace of its stamps is compared with the wall clock.
+/// Fewest samples of a stream from which the pace of its stamps is compared with the wall clock.
 const JUDGE_SAMPLES: u64 = 5;
 
 /// Backward step of a stamp, ns, beyond which the sender's clock counts as set back. A smaller step is a message out of order.
@@ -50,7 +50,7 @@ pub(in crate::app::plugins) struct StreamWatch {
     pub health_issue: Option<HealthIssue>,
 }
 
-/// Counts of a stream's part in the recent observations, from their newest rows.
+/// Validity, greatest age and longest step of one stream, over the newest rows of the recent observations.
 pub(super) struct RecentRows {
     pub observed: u64,
     pub valid: u64,
@@ -145,8 +145,8 @@ impl StreamWatch {
         Some(OTHER_UNIT)
     }
 
-    /// Records a stamp. If no newer stamp has come for too long, returns the time since the newest stamp came, and the number of
-    /// samples since.
+    /// Records a stamp. If samples keep coming without a newer stamp, returns the time since the newest stamp came, and the
+    /// number of samples since.
     fn step(&mut self, now: Instant, stamp_ns: i64) -> Option<(Duration, u64)> {
         let newest_ns = *self.newest_ns.get_or_insert(stamp_ns);
         let step_ns = stamp_ns.saturating_sub(newest_ns);
@@ -190,8 +190,8 @@ impl StreamWatch {
         is_silent(quiet, usual).then_some(quiet)
     }
 
-    /// Warns if the stream is silent at `now`, at a limited rate. Before its first sample the silence counts from `since`. The text
-    /// `besides` says what goes on without the stream.
+    /// Warns if the stream is silent at `now`, at a limited rate. Before its first sample the silence counts from `since`. The
+    /// text `besides` ends the line: what goes on without the stream.
     pub(crate) fn warn_if_quiet(&mut self, [now, since]: [Instant; 2], operation: &str, besides: &str) {
         if self.said_quiet.is_due(now, SAY_AGAIN)
             && let Some(quiet) = self.quiet(now, since)
@@ -208,7 +208,7 @@ impl StreamWatch {
         self.last = Some(now);
     }
 
-    /// Formats a silence of this length as the predicate of a sentence about the stream.
+    /// Formats a silence of this length for a sentence about the stream, such as `has sent nothing for 3.0 s`.
     pub(crate) fn silence(&self, quiet: Duration) -> String {
         let seconds = quiet.as_secs_f64();
         match self.refused {

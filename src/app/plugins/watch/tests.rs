@@ -162,7 +162,8 @@ fn a_stream_that_is_hardly_valid_says_why() {
     assert_eq!(invalid(valid), None);
 }
 
-/// Runs `b` 0.5 s ahead: because of `max_wait_ms` observations follow it, and samples of other streams come too late.
+/// Runs `b` with a clock 0.5 s ahead: `max_wait_ms` counts from its samples, so that samples of the other streams come
+/// too late.
 #[test]
 fn the_stream_that_is_ahead_is_to_blame_where_others_are_left_behind() {
     let mut timeline = timeline("max_wait_ms: 50,");

@@ -1,4 +1,5 @@
-//! The features of the dataset, and the streams that they come from. They are fixed when the first frame is written.
+//! Features of the dataset that is written, and the streams that they come from. They are fixed when the first frame
+//! is written.
 
 use super::Sink;
 use crate::convert::lerobot::config::FeatureConfig;
@@ -81,7 +82,7 @@ impl Sink {
         features
     }
 
-    /// The name of a modality or stream by its index among both: the input of a modality, or the feature of a stream.
+    /// Name of a part by its index, modalities first and then streams: the input of the modality, or the feature of the stream.
     pub(super) fn part_name(&self, part: usize) -> &str {
         match part.checked_sub(self.fuse.modalities.len()) {
             None => &self.fuse.modalities[part].input,
@@ -89,7 +90,7 @@ impl Sink {
         }
     }
 
-    /// Lists the sources of the features, for readers of the dataset.
+    /// Lists the sources of the features, which are stored in the dataset.
     pub(super) fn origins(&self) -> origin::Origins {
         let of = |(plan, config): (&Plan, &FeatureConfig)| {
             let parts = match plan {

@@ -1,5 +1,5 @@
-//! Frames of observations: which observations are kept, where an episode ends, and the bytes of each feature. A value that is not
-//! valid is written only as `on_invalid` says.
+//! Frames from observations: decides which observations become frames and where an episode ends, and writes the bytes of each
+//! feature. A value that is not valid is written only as `on_invalid` says.
 
 use super::{PreviousFrame, Sink};
 use crate::convert::lerobot::config::OnInvalid;
@@ -9,8 +9,8 @@ use crate::convert::lerobot::settings::longest;
 use crate::convert::lerobot::stream::{FeatureContent, FoundSamples};
 
 impl Sink {
-    /// Writes an observation as a frame of the dataset, or leaves it out if it has invalid values that `on_invalid` refuses. `fps` is
-    /// the dataset's number of frames a second. A part is a modality of the observation or, with the indices after these, a stream.
+    /// Writes an observation as a frame of the dataset, or leaves it out if it has invalid values that `on_invalid` refuses.
+    /// `fps` is the dataset's number of frames a second.
     pub(super) fn frame(&mut self, observation: &Observation, fps: u32) -> eyre::Result<()> {
         self.counts.observations += 1;
         let target_ns = observation.target_ns;
@@ -64,8 +64,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Ends the previous episode if `begins` is true. Otherwise counts a hole if the time since the previous frame is longer than
-    /// `step_ns`.
+    /// Ends the previous episode if `begins` is true. Otherwise counts a hole in the episode if the time since the previous
+    /// frame is longer than `step_ns`.
     fn episode(&mut self, observation: &Observation, begins: bool, begun: usize, step_ns: i64) -> eyre::Result<()> {
         let Some(writer) = &mut self.writer else {
             return Ok(());

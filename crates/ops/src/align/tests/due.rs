@@ -1,4 +1,4 @@
-//! Times at which observations are due, and their windows.
+//! Tests of the times at which observations are due, and of their windows.
 
 use super::{MS, Script, Timeline, Values, config};
 
@@ -194,8 +194,8 @@ fn reorder_holds_a_target_back_until_late_samples_are_in_their_place() {
     t.push("a", 25, 5.0, &["10: a=2.5@1"]);
 }
 
-/// The target of 10 ms lies between the samples of 8 and 20 ms. It waits as long as another sample, such as one of 12 ms, may still
-/// come between these two.
+/// The target of 10 ms lies between the samples of 8 and 20 ms. It waits as long as another sample, such as one of 12 ms, may
+/// still come between these two.
 #[test]
 fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
     let mut t = Script::new("", &["input: a, interpolation: linear, reorder_ms: 15"]);
@@ -208,7 +208,7 @@ fn where_a_mode_looks_ahead_the_sample_after_the_target_must_be_settled_too() {
     t.push("a", 27, 0.0, &["10: a=12@2"]); // settled up to 12: between 8 at 8 and 16 at 12
 }
 
-/// Streams may have different `reorder_ms`: targets wait for the stream with the longest.
+/// Streams may have different `reorder_ms`: observations wait for the stream with the longest.
 #[test]
 fn reorder_of_one_stream_holds_the_others_up() {
     let mut t = Script::new("", &["input: a", "input: b, reorder_ms: 5"]);
@@ -218,8 +218,8 @@ fn reorder_of_one_stream_holds_the_others_up() {
     t.push("b", 5, 7.0, &["0: a=1@0 b=5@0"]);
 }
 
-/// A camera with `min_period_ms: 30` sends no frame sooner than 30 ms after its newest frame, so that targets before then need not
-/// wait.
+/// A camera with `min_period_ms: 30` sends no frame sooner than 30 ms after its newest frame. So observations before then need
+/// not wait for it.
 #[test]
 fn min_period_sends_what_no_sample_can_come_for() {
     let mut t = Script::new("", &["input: a", "input: camera, min_period_ms: 30"]);
@@ -240,7 +240,8 @@ fn min_period_sends_what_no_sample_can_come_for() {
     );
 }
 
-/// Sends no observation twice: the samples of `a` are past 100 ms, so time has not gone back when the clock of `b` jumps.
+/// Checks that no observation is sent twice. Time has not gone back when the clock of `b` jumps, because the samples of `a` are
+/// past 100 ms.
 #[test]
 fn what_was_sent_ahead_of_a_sample_is_not_sent_again() {
     let mut t = Script::new(
@@ -302,7 +303,7 @@ fn min_period_settles_samples_that_nothing_fits_between() {
     );
 }
 
-/// A curve needs the tangent at the sample after the target, and so the sample after that sample.
+/// A curve (`cubic`, `pchip`) needs the tangent at the sample after the target, and so also the sample after that one.
 #[test]
 fn a_mode_of_four_samples_waits_for_one_more() {
     for mode in ["cubic", "pchip"] {

@@ -1,4 +1,4 @@
-//! Clocks that jump, and stamps that are not times at all.
+//! Tests of clocks that jump, and of stamps that are garbage.
 
 use super::{MS, Notice, SampleError, Script, Values};
 
@@ -131,7 +131,7 @@ fn a_stamp_that_can_be_no_time_is_refused_and_the_stream_goes_on() {
     t.push("b", 10, 6.0, &["10: a=2@0 b=6@0"]);
 }
 
-/// One sample has a stamp of the far future, and then the stream goes on. Its way back counts as one clock jump.
+/// One sample has a stamp in the far future, and then the stream continues as before. The step back counts as one clock jump.
 #[test]
 fn a_garbage_stamp_costs_one_epoch_with_max_wait() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a, interpolation: linear", "input: b"]);
@@ -144,7 +144,7 @@ fn a_garbage_stamp_costs_one_epoch_with_max_wait() {
     t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// The targets up to the far future are skipped: no other stream holds them up, and they are too many to send.
+/// The observations up to the far future are skipped: no other stream holds them up, and they are too many to send.
 #[test]
 fn a_garbage_stamp_does_not_stall_a_single_stream_that_waits_for_ever() {
     let mut t = Script::new("", &["input: a"]);
@@ -170,7 +170,7 @@ fn a_garbage_stamp_does_not_stall_the_flush_when_all_are_closed() {
     t.close("b", &["1152921504600: a=1@1152921504600 b=6@1152921504590 epoch=1"]);
 }
 
-/// Observations go on with the other streams, in spite of one sample in the far future.
+/// Observations continue with the other streams, in spite of one sample in the far future.
 #[test]
 fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid() {
     let mut t = Script::new("", &["input: a, interpolation: linear, max_gap_ms: 50", "input: b"]);
@@ -183,7 +183,8 @@ fn a_garbage_stamp_changes_nothing_before_it_while_another_stream_holds_the_grid
     t.push("b", 20, 7.0, &["20: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// A first stamp in the far future or past does not stop observations: they go on once the running streams have brought 8 samples.
+/// A first stamp in the far future or past does not stop observations: they continue once the other streams have
+/// brought 8 samples.
 #[test]
 fn a_garbage_first_stamp_is_left_behind() {
     for far in [FAR, -FAR] {
@@ -208,7 +209,7 @@ fn a_garbage_first_stamp_is_left_behind() {
     }
 }
 
-/// A stream that died holds no targets back once it is closed, however long the other streams went on.
+/// A stream that died no longer delays observations once it is closed, however many have waited for it.
 #[test]
 fn targets_are_not_skipped_because_they_are_many() {
     for emit_every in [1, 7] {
@@ -265,7 +266,7 @@ fn with_max_wait_a_stamp_ten_seconds_ahead_of_every_stream_is_aside() {
     assert_eq!(t.timeline.aside_ns(0), Some(10_001 * MS));
 }
 
-/// A stream whose clock alone is set back stays behind the other streams, and observations go on with the others.
+/// A stream whose clock alone is set back stays behind the other streams, and observations continue with these.
 #[test]
 fn a_stream_that_is_set_back_alone_does_not_silence_the_others() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -286,7 +287,7 @@ fn a_stream_that_is_set_back_alone_does_not_silence_the_others() {
     );
 }
 
-/// `b` sends one sample an hour ahead, and then none for 10 s: targets go on with `a`, and don't wait for an hour.
+/// `b` sends one sample an hour ahead, and then none for 10 s. Observations continue with `a`, and do not wait for an hour.
 #[test]
 fn a_stream_alone_in_the_future_does_not_lead() {
     let hour = 3_600_000;
@@ -305,7 +306,7 @@ fn a_stream_alone_in_the_future_does_not_lead() {
     t.push("a", 10_000, 3.0, &["10000: a=3@0 b=7@0 epoch=1"]);
 }
 
-/// One sample makes targets due for at most `jump_ms`.
+/// A single sample makes at most the observations of the next `jump_ms` due.
 #[test]
 fn a_first_sample_far_ahead_of_a_running_grid_makes_nothing_due() {
     for (ahead, due) in [(3_600_000, 0), (10_001, 0), (10_000, 997)] {
@@ -324,7 +325,7 @@ fn a_first_sample_far_ahead_of_a_running_grid_makes_nothing_due() {
     }
 }
 
-/// The stream that targets follow stops, while another stream is an hour ahead from the start.
+/// `a`, whose time decides what is due, stops, while `b` is an hour ahead from the start. The grid's clock moves to `b`.
 #[test]
 fn the_clock_moves_to_a_stream_aside_that_goes_on_alone() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -349,8 +350,8 @@ fn the_clock_moves_to_a_stream_aside_that_goes_on_alone() {
     t.push("b", hour + 110, 11.0, &["3600090: a=2@3600080 b=9@0 late=1 epoch=1"]);
 }
 
-/// Targets follow `b`, which is 5 s ahead. `b` stops, so the grid's clock moves to `a`. When `b` comes back, it is left aside while
-/// it is more than a second ahead.
+/// `b` is 5 s ahead and decides what is due. It stops, so the grid's clock moves to `a`. When `b` comes back, it is ignored
+/// while it is more than a second ahead.
 #[test]
 fn a_leader_that_stops_is_left_aside() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -384,7 +385,7 @@ fn a_leader_that_stops_is_left_aside() {
     t.push("b", 1040, 8.0, &["1020: a=3@10 b=7@9 late=8 epoch=2"]);
 }
 
-/// The grid's clock does not move for samples that a stream brings all at once after it was silent.
+/// The grid's clock does not move to a stream that was silent and then brings its samples all at once.
 #[test]
 fn a_stream_that_catches_up_moves_nothing() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -512,7 +513,7 @@ fn a_sole_stream_leads_and_skips_what_lies_between() {
     );
 }
 
-/// The last stream that is waited for closes, while a stream with `wait: false` is an hour ahead.
+/// The last stream that observations wait for closes, while a stream with `wait: false` is an hour ahead.
 #[test]
 fn a_stream_that_is_not_waited_for_makes_nothing_due() {
     for keys in ["max_wait_ms: 20", ""] {
@@ -530,7 +531,7 @@ fn a_stream_that_is_not_waited_for_makes_nothing_due() {
     t.close("b", &[]);
 }
 
-/// The grid's clock does not move for a few late samples. The time between two observations, a million periods of eleven days, is
+/// The grid's clock does not move for a few late samples. Two observations are a million periods of eleven days apart, which is
 /// more nanoseconds than int64 holds.
 #[test]
 fn observations_further_apart_than_time_goes_leave_nobody_behind() {

@@ -1,4 +1,4 @@
-//! Configurations that are refused.
+//! Tests of invalid configurations and the texts of their errors.
 
 use super::{AlignConfig, Timeline, config, refusal};
 use robocache_time::Interpolation;
@@ -71,8 +71,8 @@ fn durations_are_not_negative_and_finite() {
     );
 }
 
-/// Refuses a limit that nothing uses, so that nobody relies on it. A limit of a modality holds for those of its groups that use
-/// it.
+/// Refuses a limit that no interpolation mode uses, so that nobody relies on it. A limit of a modality holds for those of its
+/// groups that use it.
 #[test]
 fn a_limit_that_its_interpolation_has_no_use_for_is_refused() {
     let linear = "`linear` does not use this key (allowed with it: max_gap_ms, extrapolate_ms)";

@@ -1,4 +1,4 @@
-//! Input: types, disorder, duplicates, and samples that are dropped.
+//! Tests of incoming samples: types, order, duplicates, and samples that are dropped.
 
 use super::{MS, SampleError, Script, Values};
 use half::{bf16, f16};

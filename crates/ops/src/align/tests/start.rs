@@ -1,5 +1,5 @@
-//! The first target: the first time of the grid at which every modality has a sample, or has been waited for as long as
-//! `max_wait_ms`.
+//! Tests of the first target: the first whole multiple of the period at which every modality has a sample, or has been waited
+//! for as long as `max_wait_ms`.
 
 use super::{MS, Notice, Script};
 
@@ -59,8 +59,8 @@ fn it_is_the_same_whichever_stream_comes_first() {
     t.push("a", 40, 1.5, &["40: a=1.5@0 b=2@9"]);
 }
 
-/// Targets start at the first samples of the streams that are waited for, wherever the first sample of a stream with `wait: false`
-/// is.
+/// Observations start at the first samples of the streams that are waited for, wherever the first sample of a stream with
+/// `wait: false` is.
 #[test]
 fn a_stream_that_is_not_waited_for_does_not_hold_it_up() {
     let mut t = Script::new("", &["input: a", "input: b, wait: false"]);
@@ -77,7 +77,7 @@ fn an_input_that_closes_without_a_sample_does_not_hold_it_up() {
     t.close("b", &["10: a=1@5 b=0!@-", "20: a=2@0 b=0!@-"]);
 }
 
-/// A sample that comes late, but within `reorder_ms`, may be the first sample of its stream.
+/// A sample that arrives late, but within `reorder_ms`, may become the first sample of its stream.
 #[test]
 fn the_first_sample_is_the_earliest_and_not_the_first_to_come() {
     let mut t = Script::new("", &["input: a, reorder_ms: 20"]);
@@ -86,8 +86,8 @@ fn the_first_sample_is_the_earliest_and_not_the_first_to_come() {
     t.push("a", 30, 3.0, &["10: a=1@2"]);
 }
 
-/// The first target is at most a second behind the time that `max_wait_ms` makes due. If it would be further behind, the clocks of
-/// the streams disagree, and targets start at the newest one that is due.
+/// The first target is at most a second behind the time that `max_wait_ms` makes due. If it were further behind, the clocks of
+/// the streams would disagree, so observations start at the newest target that is due.
 #[test]
 fn with_max_wait_it_is_no_more_than_a_second_behind() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);
@@ -96,7 +96,7 @@ fn with_max_wait_it_is_no_more_than_a_second_behind() {
     t.push("b", 9010, 2.5, &["8990: a=1@8990 b=0!@-"]);
 }
 
-/// A slow stream alone has no other clock to disagree with, however late its targets are due.
+/// A slow stream alone has no other clock to disagree with, however late its observations are due.
 #[test]
 fn a_slow_stream_alone_loses_nothing() {
     for other in ["", "input: silent"] {
@@ -110,7 +110,7 @@ fn a_slow_stream_alone_loses_nothing() {
     }
 }
 
-/// Targets start at the newest target that is due, and not at a later one, even if samples lie off the grid.
+/// Observations start at the newest target that is due, and not at a later one, even if samples lie between two targets.
 #[test]
 fn with_max_wait_streams_further_apart_than_a_second_start_at_once() {
     let mut t = Script::new("max_wait_ms: 20", &["input: a", "input: b"]);

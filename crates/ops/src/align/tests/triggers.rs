@@ -1,4 +1,4 @@
-//! Observations that a stream, a request or a timer makes.
+//! Tests of observations at the samples of a stream, at requests and at timer ticks.
 
 use super::{MS, Notice, Refusal, Script, config, refusal};
 

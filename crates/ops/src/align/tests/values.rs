@@ -1,4 +1,4 @@
-//! The value at a target: modes, limits, latency, ages, groups.
+//! Tests of the value at a target time: interpolation modes, limits, latency, ages, groups.
 
 use super::{Masks, Script, Values, config, cpu};
 use crate::align::Timeline;
@@ -107,7 +107,7 @@ fn a_latency_that_is_set_holds_for_the_samples_that_come_then() {
     t.push("a", 24, 4.0, &["20: a=4@0"]);
 }
 
-/// A change of `latency_ms` moves the times of the samples held, which have the same latency.
+/// A change of `latency_ms` also moves the times of the samples in the history.
 #[test]
 fn a_latency_that_changes_moves_the_samples_held_and_is_no_jump() {
     let mut t = Script::new("window: 2", &["input: a"]);
@@ -174,7 +174,7 @@ fn the_age_is_that_of_the_newest_sample_before_whatever_the_value_is_from() {
     t.push("a", 11, 2.0, &["10: a=2@7"]);
 }
 
-/// Returns the values and masks of an observation at a sample of three values, beside a stream without samples.
+/// Returns the values and masks of an observation of two streams: one with the sample `sample`, and one without samples.
 fn observed<E: Element>(sample: [f32; 3]) -> ([f32; 4], Masks) {
     let text = format!("dtype: {}, fill_value: 0.1", E::DTYPE);
     let streams = [
@@ -212,8 +212,8 @@ fn values_are_published_in_the_type_that_is_asked_for() {
     );
 }
 
-/// True if a group of two channels, one of which has `value`, is published in the type `E`, and not filled. Checks that the other
-/// group of the sample keeps its value.
+/// True if a group of two channels, one of which has `value`, is published in the type `E` and does not have the fill value.
+/// Checks that the other group of the sample keeps its value.
 fn holds<E: Element>(value: f32) -> bool {
     let (out, masks) = observed::<E>([7.0, 2.0, value]);
     let fill = E::from_f32(0.1).to_f32();

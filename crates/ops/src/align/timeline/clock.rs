@@ -1,47 +1,48 @@
-//! G, the grid's clock: the newest capture time of the streams that lead.
+//! Grid's clock, *G*: the newest capture time of the streams that *lead*. With `max_wait_ms`, a target is due once G is that
+//! far past it.
 //!
-//! A stream *leads* if it is open, has `wait: true` and is not aside. It goes *aside* if it is too far ahead of G (`jump_ms`):
-//! targets then neither wait for it nor follow it. G *moves* to another stream if only that stream goes on.
+//! A stream *leads* if it is open, has `wait: true` and is not aside. It is *aside* if it is more than `jump_ms` ahead of G:
+//! observations then neither wait for it nor take G from it. G *moves* to another stream if only that stream advances.
 //!
-//! The rule to keep: with `max_wait_ms`, no stream silences the observations, whatever its stamps are. Without `max_wait_ms`,
-//! no stream is aside and G does not move.
+//! Invariant: with `max_wait_ms`, no stream stops the observations, whatever its stamps are. Without `max_wait_ms`, no stream
+//! is aside and G does not move.
 
 use super::{InputStream, Notice, Timeline, Trigger};
 
 /// Default of `jump_ms` with `max_wait_ms`, ns.
 const DEFAULT_JUMP: i64 = 10_000_000_000;
 
-/// Number of samples of a stream, with no observation in between, from which on the grid's clock may move to the stream.
+/// Number of samples that a stream must bring without an observation in between before the grid's clock may move to it.
 const MOVING_SAMPLES: u32 = 8;
 
-/// Greatest distance of a stream ahead of the grid's clock, ns, at which targets follow the stream again after a move of that clock
-/// set it aside.
+/// Greatest distance ahead of the grid's clock, ns, at which a stream counts for that clock again, after a move of the clock
+/// set it aside as too far ahead.
 const MAX_LEAD_AGAIN: i64 = 1_000_000_000;
 
-/// Relation of a stream to G, the grid's clock: whether it is set aside as too far ahead, and how far it went on without an
-/// observation.
+/// Progress of a stream compared with the grid's clock: whether it is set aside as too far ahead, and how far it has advanced
+/// since the last observation.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Greatest distance ahead of the grid's clock, ns, at which a sample makes targets follow the stream again; `None` unless it
-    /// is set aside.
+    /// Distance ahead of the grid's clock, ns, at or below which the stream is no longer set aside as too far ahead. `None`
+    /// while it is not set aside.
     aside: Option<i64>,
-    /// Newest time of the stream when targets last followed it, ns; `None` unless it is set aside.
+    /// Newest time of the stream before it was set aside as too far ahead, ns; `None` while it is not set aside.
     led_until: Option<i64>,
-    /// Number of samples that advanced the stream since the last observation. Samples that only catch up after a pause do not
-    /// count.
+    /// Number of samples that advanced the stream since the last observation. Samples that make up for a pause do not count.
     samples: u32,
     /// Time by which the samples counted in `samples` advanced the stream, ns.
     advance: i64,
-    /// Progress of the grid's clock by samples of other streams since this stream's last sample, ns.
+    /// Progress of the grid's clock by samples of other streams since this stream's last sample, ns: a measure of its pause.
     missed: i64,
-    /// Greatest single step of the progress in `missed`, ns.
+    /// Largest single step of the grid's clock in `missed`, ns.
     greatest: i64,
-    /// Time up to which samples of the stream only catch up after a pause, and do not count, ns; at most the grid's clock.
+    /// Time up to which samples only make up for a pause of the stream and do not count, ns; at most the grid's clock. `None`
+    /// before the first pause.
     catches_up_to: Option<i64>,
 }
 
 impl Pace {
-    /// Restarts the count of samples. A stream that is set aside stays so.
+    /// Restarts the counts of samples and pauses. A stream that is set aside as too far ahead stays so.
     fn restart(&mut self) {
         *self = Self {
             aside: self.aside,
@@ -50,16 +51,16 @@ impl Pace {
         };
     }
 
-    /// Shifts the stored times of the stream by `ns`, after a change of its latency.
+    /// Adds `ns` to the stored times of the stream, after a change of its latency.
     pub(super) fn shift(&mut self, ns: i64) {
         for time in [&mut self.led_until, &mut self.catches_up_to] {
             *time = time.map(|time| time.saturating_add(ns));
         }
     }
 
-    /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless the sample only catches up after a
-    /// pause. Returns true if the sample counts. Before the sample, the grid's clock is `clock`; the longest pause to catch up with
-    /// is `longest_pause` ns.
+    /// Counts a sample that moves the newest time of the stream from `old` to `newest`, unless it only makes up for a pause.
+    /// Returns true if the sample counts. `clock` is the grid's clock before the sample, `longest_pause` the longest pause to
+    /// make up for, ns.
     fn count(&mut self, old: Option<i64>, newest: i64, clock: Option<i64>, longest_pause: i64) -> bool {
         // A single large step may come from a wrong stamp of another stream, and is then no pause.
         let pause = (self.missed - self.greatest).min(longest_pause);
@@ -81,8 +82,8 @@ impl Pace {
 }
 
 impl InputStream {
-    /// Returns the time up to which the grid's clock follows the stream: its newest time, or if it is set aside, its newest time
-    /// when targets last followed it.
+    /// Returns the stream's time that counts for the grid's clock, ns: its newest, or if it is set aside as too far ahead, its
+    /// newest before that.
     fn leads_until(&self) -> Option<i64> {
         match self.pace.aside {
             None => self.history.newest(),
@@ -90,16 +91,17 @@ impl InputStream {
         }
     }
 
-    /// True if the grid's clock follows this stream while it is open: it has `wait: true`, and is not set aside as too far ahead.
+    /// True if the stream counts for the grid's clock while it is open: it has `wait: true`, and is not set aside as
+    /// too far ahead.
     fn leads(&self) -> bool {
         self.spec.waits && self.pace.aside.is_none()
     }
 }
 
 impl Timeline {
-    /// Sets the grid's clock, G, to the newest time of the streams that it follows. A stream that is set aside counts with its
-    /// newest time when targets followed it. Closed streams count only if no stream is waited for any more. If none of these
-    /// streams has a time, G stays as it is.
+    /// Sets the grid's clock to the newest time of the open streams with `wait: true`. A stream that is set aside as too far
+    /// ahead counts with its newest time before that. Closed streams count only if none is open. Without any such time, the
+    /// clock does not change.
     pub(super) fn update_clock(&mut self) {
         let newest = |streams: &mut dyn Iterator<Item = &InputStream>| {
             let waits = streams.filter(|stream| stream.spec.waits);
@@ -112,8 +114,8 @@ impl Timeline {
         self.clock = leading.or(self.clock);
     }
 
-    /// Returns the grid's clock, but with each stream that it follows counted as newer than its newest sample by
-    /// [`InputStream::ahead`].
+    /// Returns the grid's clock as if each stream that counts for it were newer by [`InputStream::ahead`], ns. Targets up to
+    /// this time may already be due.
     pub(super) fn clock_with_lead(&self) -> Option<i64> {
         let all_are_closed = self.waited_for().next().is_none();
         let leading = self
@@ -124,14 +126,14 @@ impl Timeline {
         reach.max().max(self.clock)
     }
 
-    /// Returns the streams that targets wait for: open, with `wait: true`, and not set aside as too far ahead.
+    /// Returns the streams that observations wait for: open, with `wait: true`, and not set aside as too far ahead.
     pub(super) fn holding_up(&self) -> impl Iterator<Item = &InputStream> {
         let clock = self.clock;
         self.waited_for().filter(move |stream| !stream.is_aside(clock))
     }
 
-    /// Distance from the grid's clock to the newest sample of a stream that is set aside as too far ahead, ns; `None` for any other
-    /// stream.
+    /// Returns the distance by which a stream that is set aside as too far ahead is ahead of the grid's clock, ns; `None` for
+    /// any other stream.
     pub fn aside_ns(&self, stream: usize) -> Option<i64> {
         let (stream, clock) = (&self.streams[stream], self.clock?);
         let is_aside = stream.is_waited_for() && stream.is_aside(Some(clock));
@@ -142,8 +144,8 @@ impl Timeline {
             .map(|newest| newest - clock)
     }
 
-    /// True if the grid's clock follows a stream whatever its stamps are: targets wait for this stream only, or its samples are the
-    /// targets. Without `max_wait_ms` the clock follows every stream, because targets wait for all of them.
+    /// True if a stream counts for the grid's clock whatever its stamps are: observations wait for no other stream, or its
+    /// samples are the targets, or there is no `max_wait_ms`.
     pub(super) fn always_leads(&self, modality: usize) -> bool {
         self.spec.max_wait.is_none() || self.leader() == Some(modality) || self.is_sole(modality)
     }
@@ -153,16 +155,16 @@ impl Timeline {
         !others.any(|(_, other)| other.is_waited_for())
     }
 
-    /// Greatest distance, ns, by which a stamp may be ahead of the other streams. A stamp further ahead is a clock jump, or sets
-    /// its stream aside. `None` without a limit.
+    /// Returns the greatest distance, ns, by which a stamp may be ahead of the other streams. A stamp further ahead is a clock
+    /// jump, or sets its stream aside. `None` without a limit.
     pub(super) fn jump_limit(&self, modality: usize) -> Option<i64> {
         let limit = self.streams[modality].spec.jump;
         limit.or(self.spec.max_wait.map(|_| DEFAULT_JUMP))
     }
 
-    /// Updates the grid's clock, G, after a sample of a stream: decides whether targets follow the stream, and moves G to it if
-    /// need be. Before the sample, G is `before`, and the newest time of the stream `old`. `jumped` is true if the sample is a
-    /// clock jump.
+    /// Updates the grid's clock after a sample of a stream: decides whether the stream is set aside as too far ahead, and moves
+    /// the clock to it if necessary. Before the sample, the clock was `before`, and the stream's newest time `old`. The sample
+    /// is a clock jump if `jumped`.
     pub(super) fn follow(&mut self, modality: usize, before: Option<i64>, old: Option<i64>, jumped: bool) {
         let newest = self.streams[modality].history.newest();
         let (Some(newest), true) = (newest, self.streams[modality].spec.waits) else {
@@ -196,8 +198,8 @@ impl Timeline {
         }
     }
 
-    /// Decides whether targets follow a stream, or set it aside as more than `limit` ahead of `clock`. `newest` is its newest time
-    /// before and after a sample. Returns true if the grid's clock has to move to the stream at once.
+    /// Sets a stream aside if it is more than `limit` ns ahead of `clock`, and otherwise ends that state. `newest` has its
+    /// newest time before and after a sample. Returns true if the grid's clock has to move to the stream at once.
     fn judge_lead(&mut self, modality: usize, newest: [Option<i64>; 2], clock: Option<i64>, limit: i64) -> bool {
         let (always, is_sole) = (self.always_leads(modality), self.is_sole(modality));
         let pace = &mut self.streams[modality].pace;
@@ -217,9 +219,9 @@ impl Timeline {
         is_ahead && is_sole
     }
 
-    /// Restarts the streams' counts of samples once the time up to which targets are due has gone on by a period. Only with the
-    /// triggers `timer` and `request`. An observation must be possible at that time: it is not before the start, and with `timer`
-    /// it is after the last target.
+    /// Restarts the streams' counts of samples once the newest time that is due has advanced by a period. Only with the
+    /// triggers `timer` and `request`. An observation must be possible at that time: it is not before the start, and with
+    /// `timer` it is after the last target.
     fn follow_due(&mut self) {
         if matches!(self.spec.trigger, Trigger::Grid | Trigger::Stream { .. }) {
             return;
@@ -234,19 +236,19 @@ impl Timeline {
         }
     }
 
-    /// True if `due` can be a new target: with the trigger `timer` if it is after the last target sent, with any other trigger
-    /// always.
+    /// True if an observation at `due`, the newest time that is due, would be new. With the trigger `timer`, it must be after
+    /// the last one sent.
     fn is_new(&self, due: i64) -> bool {
         !matches!(self.spec.trigger, Trigger::Timer(_)) || self.sent_until().is_none_or(|sent| due > sent)
     }
 
-    /// True if `due` is a period or more away from `mark`, the due time when the counts of samples were last restarted, or if there
-    /// is no `mark`.
+    /// True if `due` is a period or more away from `mark`, the due time when the counts of samples were last restarted. Also
+    /// true without a `mark`.
     fn is_period_away(&self, due: i64, mark: Option<i64>) -> bool {
         mark.is_none_or(|mark| due.saturating_sub(mark).saturating_abs() >= self.period_ns())
     }
 
-    /// Returns the time, ns, by which a stream may advance without an observation before the grid's clock moves to it: twice
+    /// Returns the distance, ns, that a stream may advance without an observation before the grid's clock moves to it: twice
     /// `max_wait_ms` plus four times the time between two observations.
     fn may_advance(&self) -> i64 {
         let wait = self.spec.max_wait.unwrap_or(0);
@@ -254,9 +256,9 @@ impl Timeline {
             .saturating_add(self.period_ns().saturating_mul(4))
     }
 
-    /// Moves the grid's clock, G, to a stream that is set aside, or is behind the last target. This counts as a clock jump. Targets
-    /// go on at the newest time that `max_wait_ms` makes due by the new G. If the last target is later, they go on after it, unless
-    /// the stream was behind that target when its samples began to count. Streams ahead of the new G are set aside.
+    /// Moves the grid's clock to a stream that is set aside or behind the last target; counts as a clock jump. Targets continue
+    /// at the newest time that `max_wait_ms` makes due by the new clock. If the last target is later, they continue after it,
+    /// unless the stream was behind that target when its samples began to count. Streams ahead of the new clock are set aside.
     fn move_clock(&mut self, modality: usize) {
         let (Some(to), Some(wait)) = (self.streams[modality].history.newest(), self.spec.max_wait) else {
             return;
@@ -306,15 +308,15 @@ impl Timeline {
         }
     }
 
-    /// Restarts, for every stream, the count of samples since the last observation.
+    /// Restarts the count of samples since the last observation, for every stream.
     pub(super) fn count_anew(&mut self) {
         for stream in &mut self.streams {
             (stream.pace.samples, stream.pace.advance) = (0, 0);
         }
     }
 
-    /// Updates the grid's clock after a change of `max_wait_ms`. Without `max_wait_ms` no stream is set aside, and samples are not
-    /// counted.
+    /// Updates the grid's clock after a change of `max_wait_ms`. Without `max_wait_ms`, no stream is set aside as too far
+    /// ahead, and samples are not counted.
     pub(super) fn follow_max_wait(&mut self) {
         if self.spec.max_wait.is_none() {
             self.streams.iter_mut().for_each(|stream| stream.pace = Pace::default());
@@ -323,9 +325,8 @@ impl Timeline {
         self.update_clock();
     }
 
-    /// Decides by its distance from the other streams whether targets follow a stream whose times moved, or which opened. The
-    /// argument `before` is the grid's clock, G, before the stream moved or opened. If targets follow no other stream, G follows
-    /// this one.
+    /// Decides whether a stream whose times changed, or which opened, is set aside as too far ahead of the other streams.
+    /// Before the change, the grid's clock was `before`. If no other stream counts for that clock, it follows this stream.
     pub(super) fn judge_by_others(&mut self, modality: usize, before: Option<i64>) {
         let newest = self.streams[modality].history.newest();
         let is_waited_for = self.streams[modality].is_waited_for();

@@ -1,24 +1,23 @@
-//! Decides when an observation is due: the watermark rule, the next target, the first target, and clock jumps.
+//! Rules that decide when an observation is due: the watermarks, the next target, the first target, and clock jumps.
 //!
-//! A target is due only if the watermark of every stream that holds targets up is at or past it, or if `max_wait_ms` is over.
-//! The head of `timeline.rs` defines G, lead, leader and aside.
+//! A target is due once the values of every stream that is waited for are final up to it (the watermark), or once `max_wait_ms`
+//! is over. The head of `timeline.rs` defines G, lead, leader and aside.
 
 use super::{InputStream, Notice, Target, Timeline, Trigger};
 use crate::align::Rows;
 use crate::align::spec::MAX_LOOK_BACK;
 
-/// Greatest number of targets that may fall due at once. If more do, they are skipped, which counts as a clock jump. Without
-/// `max_wait_ms` targets may have waited for a stream for days, so the bound is wide. With `max_wait_ms`, `jump_ms` is the bound.
+/// Greatest number of targets that may be due at once. More are skipped, which counts as a clock jump. Without `max_wait_ms`,
+/// observations may have waited for a stream for days, so the limit is high. With `max_wait_ms`, `jump_ms` is the limit.
 const MAX_TARGETS_AT_ONCE: i64 = 1 << 32;
 
-/// Greatest distance, ns, of the first target behind the time that `max_wait_ms` has made due. Targets further behind are
-/// skipped.
+/// Greatest distance, ns, of the first target behind the time that `max_wait_ms` makes due. Targets further behind are skipped.
 const START_HORIZON: i64 = 1_000_000_000;
 
-/// Next target, which may not be due yet.
+/// Next target, whether or not it is due yet.
 pub(super) struct NextTarget {
     pub time_ns: i64,
-    /// True if this is a first target that does not wait for streams whose samples are far behind it.
+    /// True for a first target that does not wait for streams whose samples are far behind it.
     pub leaves_behind: bool,
     /// Number of the request that the target answers; `None` if another trigger made the target.
     pub request: Option<u64>,
@@ -37,16 +36,16 @@ impl NextTarget {
 }
 
 impl Timeline {
-    /// Returns the next observation that is due. Its window can be read until the next call, which drops the samples that no
-    /// window needs any more.
+    /// Returns the next observation that is due; `None` if none is. Its window can be computed until the next call, which drops
+    /// the samples that no later window needs.
     pub fn due(&mut self) -> Option<Target> {
         let due = self.next_due();
         self.ticked = false;
         due
     }
 
-    /// Takes a tick of the trigger's timer: the next call of [`due`](Self::due) returns the observation at the newest time that
-    /// is due, if that is after the last target.
+    /// Records a tick of the timer that triggers observations. The next call of [`due`](Self::due) then returns the observation
+    /// at the newest time that is due, if that is after the last one.
     pub fn tick(&mut self) {
         self.ticked = true;
     }
@@ -70,7 +69,7 @@ impl Timeline {
         Some(self.send(next))
     }
 
-    /// Marks a target as sent, and returns it with the counts for its observation.
+    /// Records a target as sent, and returns it with the counts for the observation's metadata.
     fn send(&mut self, next: NextTarget) -> Target {
         let (time, sent) = (next.time_ns, self.sent_until());
         if next.leaves_behind {
@@ -116,8 +115,8 @@ impl Timeline {
         Some(NextTarget::at(next))
     }
 
-    /// Returns the earliest target that may come in place of `next`, ns. After a clock jump, targets begin anew at the first period
-    /// of `rate_hz` after the last target, whatever `emit_every` is.
+    /// Returns the earliest target that may replace `next`, ns. After a clock jump, targets begin anew at the first period of
+    /// `rate_hz` after the last target, whatever `emit_every` is.
     pub(super) fn earliest(&self, next: i64) -> i64 {
         self.back(next, self.spec.emit_every - 1)
     }
@@ -147,7 +146,8 @@ impl Timeline {
         Some(next)
     }
 
-    /// Returns the target at `until`, the newest time that is due, if the timer has ticked and that time is after the last target.
+    /// Returns a target at `until`, the newest time that is due, if the timer has ticked and that time is after
+    /// the last target.
     fn next_at_tick(&mut self, until: i64) -> Option<NextTarget> {
         if !self.has_begun(until) {
             return None;
@@ -161,8 +161,8 @@ impl Timeline {
         })
     }
 
-    /// True if targets of ticks and requests have begun: the due time, `until`, has reached the [start](Self::start). Before
-    /// targets begin no sample is dropped, because the start would move.
+    /// True if observations at ticks and requests have begun: the newest time that is due, `until`, has reached the
+    /// [start](Self::start). Until then no sample is dropped, because that would move the start.
     pub(super) fn has_begun(&mut self, until: i64) -> bool {
         if self.next.is_none()
             && let Some(start) = self.start().filter(|&start| start <= until)
@@ -172,8 +172,9 @@ impl Timeline {
         self.next.is_some()
     }
 
-    /// Returns the time from a target to the newest sample of the streams that are waited for when the target falls due, ns.
-    /// The result supposes that all samples came in the order of their times, so it does not depend on their arrival.
+    /// Returns the time for which an observation waited for slower streams, by the stamps, ns: from its own time to the
+    /// newest sample when it became due. Computed as if all samples came in the order of their times, so it does not depend
+    /// on their arrival.
     pub fn wait_ns(&self, target: &Target) -> i64 {
         let time = target.time_ns;
         let clock = self.clock;
@@ -196,8 +197,8 @@ impl Timeline {
         past.or(clock).map_or(0, |newest| newest - time)
     }
 
-    /// Returns the time up to which targets are due; `None` if no target can be due yet. The watermark of every stream that targets
-    /// wait for is at or past that time, or `max_wait_ms` is over.
+    /// Returns the newest time that is due, ns; `None` if there is none yet. Up to that time, the values of every stream that
+    /// is waited for are final, or `max_wait_ms` is over.
     pub(super) fn due_until(&self) -> Option<i64> {
         let clock = self.clock?;
         let mut watermarks = self.holding_up().map(InputStream::watermark);
@@ -210,10 +211,10 @@ impl Timeline {
         all_are_past.max(self.spec.max_wait.map(|wait| clock - wait))
     }
 
-    /// Returns the first target, and whether it leaves streams behind. `None` as long as the start is not known.
+    /// Returns the first target, and whether it leaves streams behind. `None` while the [start](Self::start) is not known.
     ///
-    /// This is the first time of the grid, not sent yet, at or after the start. If that time lies more than a second behind the
-    /// time that `max_wait_ms` has made due, the newest target that is due takes its place.
+    /// This is the first multiple of the period at or after the start that was not sent yet. If it is more than a second behind
+    /// the time that `max_wait_ms` makes due, the newest target that is due replaces it.
     fn first_target(&self) -> Option<NextTarget> {
         let period = self.spec.grid.period();
         let first = self.spec.grid.time(self.spec.grid.index_at_or_after(self.start()?));
@@ -225,7 +226,7 @@ impl Timeline {
         Some(next)
     }
 
-    /// True if the next target of the grid is due.
+    /// True if the trigger is `grid` and the next target is due.
     pub(super) fn is_next_due(&self) -> bool {
         let next = || match self.next {
             Some(next) => Some(next),
@@ -234,14 +235,14 @@ impl Timeline {
         self.spec.trigger == Trigger::Grid && self.due_until().zip(next()).is_some_and(|(until, next)| until >= next)
     }
 
-    /// Returns the last time of the grid at or before `time`.
+    /// Returns the last multiple of the period at or before `time`, ns.
     pub(super) fn grid_time_at_or_before(&self, time: i64) -> i64 {
         self.spec.grid.time(self.spec.grid.index_at_or_before(time))
     }
 
-    /// Returns the time that `max_wait_ms` has made due if `first`, the first target, is more than `START_HORIZON` behind it: the
-    /// clocks of the streams then disagree. Otherwise returns `None`. As long as only one stream has a sample, its first sample
-    /// stands for the grid's clock in this comparison, because the stream may be slow.
+    /// Returns the time that `max_wait_ms` makes due if `first`, the first target, is more than `START_HORIZON` behind it: the
+    /// clocks of the streams then disagree. Otherwise returns `None`. While only one stream has a sample, this comparison takes
+    /// its first sample for the grid's clock, because the stream may be slow.
     fn due_at_start(&self, first: i64) -> Option<i64> {
         let (wait, clock) = (self.spec.max_wait?, self.clock?);
         let waits = self.streams.iter().filter(|stream| stream.spec.waits);
@@ -254,8 +255,8 @@ impl Timeline {
         is_far.then_some(clock - wait)
     }
 
-    /// Returns the start: the earliest time at which every stream that is waited for has a sample, or `max_wait_ms` is over. `None`
-    /// as long as the start is not known.
+    /// Returns the start, before which there is no target; `None` while it is not known. It is the earliest time at which every
+    /// stream that is waited for has a sample, or `max_wait_ms` is over.
     pub(super) fn start(&self) -> Option<i64> {
         let firsts = || self.streams.iter().filter_map(|stream| stream.history.oldest());
         let (earliest, clock) = (firsts().min()?, self.clock);
@@ -275,9 +276,9 @@ impl Timeline {
         Some(start.unwrap_or(earliest))
     }
 
-    /// Returns the time up to which no target is sent again, ns: the newest target sent. Returns `None` if none was sent, or if
-    /// targets begin anew because time itself went back. For targets that are a leader's samples, time is that of the leader's
-    /// clock.
+    /// Returns the newest target sent, ns: no target up to it is sent again. `None` if none was sent, or if targets begin
+    /// anew because time itself went back. If the samples of a stream are the targets, only its clock decides whether
+    /// time went back.
     pub(super) fn sent_until(&self) -> Option<i64> {
         // With `min_period_ms`, a target may have been sent before there was a sample as new as it.
         let newest = || match self.spec.trigger {
@@ -296,9 +297,9 @@ impl Timeline {
     }
 
     /// Returns the distance of a sample at `time` from the newest of its stream, ns, if the sample is a clock jump; otherwise
-    /// `None`. A sample jumps if it is more than `reset_ms` before that newest sample, or more than `jump_ms` ahead of it and of
-    /// every stream that is waited for. Only a stream that the grid's clock [always follows](Self::always_leads), or that no target
-    /// waits for, can jump ahead.
+    /// `None`. A jump is more than `reset_ms` back, or more than `jump_ms` ahead of that sample and of every stream that is
+    /// waited for. Only a stream that the grid's clock [always follows](Self::always_leads), or that observations do not wait
+    /// for, can jump ahead.
     pub(super) fn jump(&self, modality: usize, time: i64) -> Option<i64> {
         let stream = &self.streams[modality];
         let own = time - stream.history.newest()?;
@@ -313,7 +314,8 @@ impl Timeline {
         (own > limit && may_jump && is_alone).then_some(own)
     }
 
-    /// Counts a clock jump: targets begin anew from the samples held, and requests that wait for a time are refused.
+    /// Counts a clock jump: targets begin anew from the samples in the histories, and waiting requests for a given
+    /// time are refused.
     pub(super) fn restart(&mut self) {
         self.epoch += 1;
         self.next = None;
@@ -322,7 +324,7 @@ impl Timeline {
         self.refuse_after_jump();
     }
 
-    /// Adds a notice for each stream that has no sample at or after `time`, at which targets start.
+    /// Adds a notice for each stream without a sample at or after `time`, the first target.
     fn notice_streams_behind(&mut self, time: i64) {
         for (modality, stream) in self.streams.iter().enumerate() {
             let newest = stream.history.newest();
@@ -333,7 +335,7 @@ impl Timeline {
         }
     }
 
-    /// Drops the samples that neither the window of a target at `time` nor a later one needs.
+    /// Drops the samples that windows of targets at or after `time` do not need.
     pub(super) fn forget(&mut self, time: i64) {
         let oldest_row = self.back(time, (self.spec.window - 1) * self.spec.stride);
         self.forget_before(oldest_row);

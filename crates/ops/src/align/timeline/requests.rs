@@ -1,7 +1,7 @@
-//! Requests for observations: which are taken, which wait, and which are refused.
+//! Requests for observations: which are accepted, which wait, and which are refused.
 //!
-//! Every request that is taken is answered once, with an observation or a [`Refusal`]. A request that waits holds up the
-//! requests after it. G is the newest sample of the streams that targets follow (see `timeline.rs`).
+//! Every accepted request is answered once, with an observation or a [`Refusal`]. A request that waits delays the requests
+//! after it. Terms such as G, the grid's clock, are in `timeline.rs`.
 
 use super::due::NextTarget;
 use super::{Timeline, Trigger};
@@ -24,7 +24,7 @@ pub enum Refusal {
     /// The requested time, ns, is not within +-2^61.
     #[error("it asks for {0} ns, which is out of range (allowed: +-2^61): times are ns since 1970")]
     OutOfRange(i64),
-    /// The requested time is so old that the samples around it may have been dropped.
+    /// The requested time is more than 1 s before the newest time that is due, so the samples around it may have been dropped.
     #[error(
         "it asks for {asked_ns} ns, {:.3} s before the newest time that is due (allowed: up to {} s before it)",
         ns_to_s(*behind_ns),
@@ -48,10 +48,10 @@ pub enum Refusal {
         /// Distance from the newest sample to the requested time, ns.
         ahead_ns: i64,
     },
-    /// A clock jumped while the request waited for this time, ns, which may mean another instant now.
+    /// A clock jumped while the request waited for this time, ns, which may now mean another instant.
     #[error("a clock jumped while the request for {0} ns waited (allowed: to ask again, by the clock as it is now)")]
     Jumped(i64),
-    /// Every stream that is waited for is closed, so that nothing will make the requested time due.
+    /// Every stream that is waited for is closed, so the requested time can't become due.
     #[error("every stream that is waited for is closed, and no sample is as new as the requested time")]
     Closed,
 }
@@ -65,9 +65,9 @@ pub(super) struct PendingRequest {
 }
 
 impl Timeline {
-    /// Takes a request for the observation at `time_ns`, or at the newest time that is due, and returns the number of the
-    /// request. Requests are answered in order of arrival: [`Target::request`](super::Target::request). Call [`due`](Self::due)
-    /// after each request, and then [`take_refused`](Self::take_refused).
+    /// Adds a request for the observation at `time_ns`, or with `None` at the newest time that is due, and returns its number.
+    /// Requests are answered in order of arrival: [`Target::request`](super::Target::request). Call [`due`](Self::due) after
+    /// each request, and then [`take_refused`](Self::take_refused).
     ///
     /// # Errors
     /// [`Refusal`]: the reason why the request is refused at once.
@@ -91,18 +91,19 @@ impl Timeline {
         Ok(number)
     }
 
-    /// Number of requests whose target is not due yet.
+    /// Returns the number of requests whose target is not due yet.
     pub fn waiting_requests(&self) -> usize {
         self.pending.len()
     }
 
-    /// Takes the next request that was refused after it waited: its number from [`ask`](Self::ask), and the reason. `None` if
-    /// there is none.
+    /// Returns and removes the next request that was refused after it waited: its number from [`ask`](Self::ask), and the
+    /// reason. `None` if there is none.
     pub fn take_refused(&mut self) -> Option<(u64, Refusal)> {
         self.refused.pop_front()
     }
 
-    /// Checks that a request may ask for a time. Before the first sample every time in range passes.
+    /// Checks that a requested time is not too far in the past or the future. Before the first sample, every time in the range
+    /// of stamps passes.
     fn judge(&self, asked_ns: i64) -> Result<(), Refusal> {
         if !is_stamp_in_range(asked_ns) {
             return Err(Refusal::OutOfRange(asked_ns));
@@ -137,8 +138,8 @@ impl Timeline {
         self.pending = pending;
     }
 
-    /// Refuses the waiting requests that ask for a time. Called after a clock jump, because the time may be one of the clock before
-    /// the jump.
+    /// Refuses the waiting requests for a given time. Called after a clock jump, because the time may be one of the clock
+    /// before the jump.
     pub(super) fn refuse_after_jump(&mut self) {
         let refused = &mut self.refused;
         self.pending.retain(|ask| {
@@ -147,8 +148,8 @@ impl Timeline {
         });
     }
 
-    /// Returns the target of the first request that waits, if that target is due; `until` is the time up to which targets are due.
-    /// Refuses requests whose target nothing can make due.
+    /// Returns the target of the first waiting request, if that target is due; `until` is the newest time that is due. Refuses
+    /// requests whose target can't become due.
     pub(super) fn next_asked(&mut self, until: Option<i64>) -> Option<NextTarget> {
         let has_begun = until.is_some_and(|until| self.has_begun(until));
         if let Some(until) = until.filter(|_| has_begun) {

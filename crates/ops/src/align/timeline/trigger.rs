@@ -1,23 +1,23 @@
-//! Targets of each trigger, and times of the rows of a window.
+//! Settings of the trigger, and times of the rows of a window.
 //!
 //! The times of the rows follow from the target and the configuration alone, or with `rows: samples` from the samples of the
-//! trigger's stream.
+//! stream that triggers observations.
 
 use super::{Target, Timeline, Trigger};
 use crate::align::{Rows, TriggerKind};
 
-/// Time of one row of a window, and whether anything in the row can be valid.
+/// Time of one row of a window, and whether any value in the row can be valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Time of the row, ns.
     pub time_ns: i64,
-    /// True unless the row lies before the first sample of the trigger's stream. Rows before that sample have no valid value, and
-    /// their times are periods of `rate_hz` apart.
+    /// False if the row is before the first sample of the stream that triggers observations (`rows: samples`). Such a row has
+    /// no valid value, and its time goes back in periods of `rate_hz`.
     pub is_there: bool,
 }
 
 impl Timeline {
-    /// Kind of the configured trigger; [`TriggerKind::Grid`] if none is configured.
+    /// Returns the kind of the configured trigger; [`TriggerKind::Grid`] if none is configured.
     pub fn trigger(&self) -> TriggerKind {
         match self.spec.trigger {
             Trigger::Grid => TriggerKind::Grid,
@@ -27,7 +27,7 @@ impl Timeline {
         }
     }
 
-    /// Modality whose samples are the targets; `None` unless the trigger is `stream`.
+    /// Returns the modality whose samples are the targets; `None` unless the trigger is `stream`.
     pub fn leader(&self) -> Option<usize> {
         match self.spec.trigger {
             Trigger::Stream { leader, .. } => Some(leader),
@@ -35,7 +35,7 @@ impl Timeline {
         }
     }
 
-    /// Number of samples of the trigger's stream for each target; 1 unless the trigger is `stream`.
+    /// Returns the number of samples from one target to the next; 1 unless the trigger is `stream`.
     pub fn every(&self) -> u64 {
         match self.spec.trigger {
             Trigger::Stream { every, .. } => every as u64,
@@ -43,7 +43,7 @@ impl Timeline {
         }
     }
 
-    /// Smallest time between two targets that are samples of the trigger's stream, ns; 0 unless the trigger is `stream`.
+    /// Returns the smallest time between two targets, ns, if these are samples of a stream; 0 unless the trigger is `stream`.
     pub fn min_interval_ns(&self) -> i64 {
         match self.spec.trigger {
             Trigger::Stream { min_interval, .. } => min_interval,
@@ -51,7 +51,7 @@ impl Timeline {
         }
     }
 
-    /// Name of the input that brings requests or ticks; `None` unless the trigger is `request` or `timer`.
+    /// Returns the name of the input that brings requests or timer ticks; `None` unless the trigger is `request` or `timer`.
     pub fn trigger_input(&self) -> Option<&str> {
         match &self.spec.trigger {
             Trigger::Request(input) | Trigger::Timer(input) => Some(input),
@@ -59,7 +59,7 @@ impl Timeline {
         }
     }
 
-    /// Returns a row of the window of a target; row 0 is the oldest.
+    /// Returns the time of a row in the window of a target; row 0 is the oldest.
     pub fn row(&self, target: &Target, row: usize) -> Row {
         let steps = (self.spec.window - 1 - row as i64) * self.spec.stride;
         match self.spec.trigger {
@@ -75,7 +75,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the row that is `samples` samples of a stream before its newest sample at or before `time`.
+    /// Returns the row at a sample of a stream: `samples` samples before its newest one at or before `time`.
     pub(super) fn sample_before(&self, modality: usize, time: i64, samples: i64) -> Row {
         let history = &self.streams[modality].history;
         let at = history.until(time) as i64 - 1 - samples;

@@ -1,5 +1,5 @@
-//! AVX2 versions of the two loops that compilers don't vectorize. Each gives the same bits as the function of the same
-//! name in [`cells`](super::cells) or [`values`](super::values).
+//! AVX2 versions of the two loops that compilers don't vectorize. Each gives the same bits as the portable function of
+//! the same name in [`cells`](super::cells) or [`values`](super::values).
 
 use super::super::grid::VoxelGrid;
 use super::cells::{Bitmap, Indexed, Kept, set_bit};

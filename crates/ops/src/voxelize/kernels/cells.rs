@@ -1,18 +1,18 @@
-//! Finds the cells of points, and ranks the occupied cells of a bitmap. Each point takes the same float32 operations as
-//! on the device.
+//! Finds the cells of points on the CPU, and ranks the occupied cells of a bitmap. Each point undergoes the same
+//! float32 operations as on the device.
 
 use super::super::grid::VoxelGrid;
 use robocache_geometry::RigidTransform;
 
-/// A bitmap of occupied cells, and a second bitmap that marks which words of the first bitmap are in use. In both, item
-/// `i` is bit `i % 64` of word `i / 64`.
+/// A bitmap of occupied cells, and a second bitmap of the words of the first that are in use. Cell or word `i` is bit
+/// `i % 64` of word `i / 64`.
 pub(crate) struct Bitmap<'a> {
     pub words: &'a mut [u64],
     pub used: &'a mut [u64],
 }
 
-/// Lists of the points of a block that are in the grid. Each list is at least [`INDEX_SLACK`] elements longer than the
-/// block.
+/// Output lists for the points of a block that are in the grid. Each list is at least [`INDEX_SLACK`] elements longer
+/// than the block.
 pub(crate) struct Kept<'a> {
     /// Cells of the points that are in the grid.
     pub cells: &'a mut [u32],
@@ -20,7 +20,7 @@ pub(crate) struct Kept<'a> {
     pub indices: &'a mut [u16],
 }
 
-/// Counts of a block's points: points with finite coordinates, and points in the grid.
+/// Counts of a block's points: those with finite coordinates, and those in the grid.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Indexed {
     pub finite: u32,
@@ -56,11 +56,12 @@ pub(super) unsafe fn set_bit(words: &mut [u64], used: &mut [u64], cell: u32) {
     }
 }
 
-/// Number of elements that the lists of [`Kept`] must have beyond the number of points.
+/// Number of elements that the lists of [`Kept`] need beyond the number of points, because points are processed in
+/// groups of this size.
 pub(crate) const INDEX_SLACK: usize = 16;
 
-/// Finds the cells of a block of points. Marks the cells of the points in the grid in the bitmap, and lists these cells
-/// and points in `kept`.
+/// Finds the cell of each point of a block. Marks the cells inside the grid in `bitmap`, and lists these cells and
+/// their points in `kept`.
 pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     const LANES: usize = INDEX_SLACK;
     let ([ox, oy, oz], [ix, iy, iz]) = (grid.origin_m(), grid.inverse());
@@ -110,12 +111,13 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     indexed
 }
 
-/// Number of cells that [`rank`] lists at a time. The list needs room for this number of entries beyond the occupied
-/// cells.
+/// Number of cells that [`rank`] writes to its list at a time. The list needs room for as many elements beyond
+/// the occupied cells.
 pub(crate) const LIST_STEP: usize = 4;
 
 multiversion! {
-    /// Ranks the cells of a bitmap by an exclusive scan over its words, lists the cells, and returns their number.
+    /// Ranks the occupied cells of a bitmap by an exclusive scan. Writes the number of occupied cells before each word
+    /// to `ranks`, and the indices of the cells to `list`. Returns the number of cells.
     pub(crate) fn rank(words: &[u64], used: &[u64], ranks: &mut [u32], list: &mut [u32]) -> usize {
         let mut rank = 0;
         // Loops instead of closures: a closure is not compiled with the target features of this function.
@@ -142,12 +144,14 @@ multiversion! {
     }
 }
 
-/// Divisor of u32 numbers, for division by a multiplication (Lemire, Kaser, Kurz: Faster remainder by direct
-/// computation, 2019).
+/// Divisor of u32 numbers. A division is done by multiplication (Lemire, Kaser, Kurz: Faster remainder by
+/// direct computation, 2019).
 #[derive(Clone, Copy)]
 struct Divisor(u64);
 
 impl Divisor {
+    /// Computes the multiplier for divisions by `divisor`.
+    ///
     /// # Panics
     /// If `divisor` is zero.
     fn new(divisor: u32) -> Self {
@@ -162,7 +166,7 @@ impl Divisor {
 }
 
 multiversion! {
-    /// Writes the indices x, y, z of each cell to `coords`.
+    /// Splits each cell index into the cell's x, y and z, and writes them to `coords`.
     pub(crate) fn coordinates(cells: &[u32], ny: u32, nz: u32, coords: &mut [i32]) {
         let (by_ny, by_nz) = (Divisor::new(ny), Divisor::new(nz));
         for (&cell, out) in cells.iter().zip(coords.chunks_exact_mut(3)) {
@@ -175,7 +179,7 @@ multiversion! {
     }
 }
 
-/// The rank of a cell: the number of occupied cells before it.
+/// Returns the rank of a cell: the number of occupied cells before it.
 #[inline(always)]
 fn rank_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
     let word = cell as usize / 64;
@@ -184,8 +188,8 @@ fn rank_of(words: &[u64], ranks: &[u32], cell: u32) -> u32 {
 }
 
 multiversion! {
-    /// Writes the rank of each point's cell to `slots`, and `limit` in place of a greater rank. Returns the number of
-    /// points whose rank is `limit` or greater.
+    /// Writes the rank of each point's cell to `slots`, or `limit` if the rank is `limit` or greater. Returns the
+    /// number of points whose rank was limited.
     pub(crate) fn find(words: &[u64], ranks: &[u32], cells: &[u32], limit: u32, slots: &mut [u32]) -> usize {
         let ranks = &ranks[..words.len()];
         let mut over = 0;

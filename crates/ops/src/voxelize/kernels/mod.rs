@@ -1,4 +1,4 @@
-//! The hot loops of voxel grids on the CPU, each compiled for any CPU and for AVX2, with the same bits.
+//! Hot loops of voxel grids on the CPU. Each is compiled for any CPU and for AVX2, with the same bits.
 
 use super::grid::VoxelGrid;
 #[cfg(target_arch = "x86_64")]
@@ -16,10 +16,10 @@ pub(super) use sums::{
 };
 pub(super) use values::{TABLE_COUNT, TABLE_ONE, counts, extremes, means, means_of_axis, means_of_usable};
 
-/// Number of points of a block: few enough that their data stays in the cache.
+/// Number of points that are processed together: few enough that their data stays in the cache.
 pub(super) const BLOCK: usize = 1024;
 
-/// The positions of the bits that are set in `word`, ascending.
+/// Iterates over the positions of the set bits of `word`, ascending.
 #[inline(always)]
 pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -31,8 +31,8 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Finds the cells of a block of points. Marks the cells of the points in the grid in the bitmap, and lists these cells
-/// and points in `kept`.
+/// Finds the cell of each point of a block. Marks the cells inside the grid in `bitmap`, and lists these cells and
+/// their points in `kept`.
 pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept: Kept<'_>) -> Indexed {
     #[cfg(target_arch = "x86_64")]
     if has_avx2() {
@@ -42,8 +42,8 @@ pub(super) fn index(grid: &VoxelGrid, xyz: [&[f32]; 3], bitmap: Bitmap<'_>, kept
     cells::index(grid, xyz, bitmap, kept)
 }
 
-/// Writes the features of rows. Feature `i` is entry `columns[i]` of the row's table: mean x, y and z, count, 1.
-/// `units` are the values of 1 in the sums of x, y and z.
+/// Writes the features (channel values) of the occupied cells `rows`. Feature `i` is entry `columns[i]` of a cell's
+/// table: mean x, y and z, count, 1. In the integer sums of x, y and z, 1 stands for the lengths `units`, metres.
 pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut [f32]) {
     debug_assert!(columns.len() <= values::TABLE && out.len() == rows.len() * columns.len());
     #[cfg(target_arch = "x86_64")]
@@ -56,8 +56,8 @@ pub(super) fn features(rows: &[Row], units: [f64; 3], columns: &[u8], out: &mut 
 
 #[cfg(test)]
 mod tests {
-    /// Pseudo-random numbers in -1..1, among them values that are not finite, a huge value, and 0.75 and -0.0, which
-    /// may lie on the edge of a cell.
+    /// Returns pseudo-random numbers in -1..1, mixed with values that are not finite, a huge value, and 0.75 and -0.0,
+    /// which may lie on the edge of a cell.
     pub(super) fn odd_values(seed: u64, len: usize) -> Vec<f32> {
         let value = |i: u64| {
             let bits = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_mul(seed | 1) >> 40;

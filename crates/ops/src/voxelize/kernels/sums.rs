@@ -1,5 +1,5 @@
-//! Adds points to the sums and extremes of their cells. Sums are of integers, so that the order of the points changes
-//! no bit.
+//! Adds points to the sums and extremes of their cells. Sums are of integers, so the order of the points does not
+//! change a bit.
 
 use super::BLOCK;
 
@@ -11,7 +11,7 @@ pub(crate) struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Pairs of each point's index in the block and the rank of the point's cell.
+    /// Iterates over the points: the index of each in the block, and the rank of its cell.
     #[inline(always)]
     pub(crate) fn points(&self) -> impl Iterator<Item = (usize, usize)> {
         let indices = self.indices.iter().map(|&i| usize::from(i));
@@ -56,7 +56,7 @@ pub(crate) fn round_large(value: f64) -> i64 {
 }
 
 multiversion! {
-    /// Rounds each `value * scale` to an integer.
+    /// Multiplies each value by `scale`, and rounds it to an integer.
     pub(crate) fn fix(values: &[f64], scale: f64, out: &mut [i64; BLOCK]) {
         for (out, value) in out.iter_mut().zip(values) {
             *out = round(value * scale);
@@ -64,7 +64,7 @@ multiversion! {
     }
 }
 
-/// The sums of the scaled x, y and z of the points of a cell, and their count.
+/// Sums of a cell: the scaled x, y and z of its points, and their count.
 #[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(32))]
 pub(crate) struct Row(pub(in crate::voxelize) [i64; 4]);
@@ -92,29 +92,29 @@ multiversion! {
     }
 }
 
-/// Adds the points of a block to the counts of their cells.
+/// Adds 1 to the count of each point's cell.
 pub(crate) fn add_ones(rows: &mut [Row], block: Block<'_>) {
     for &slot in block.slots {
         rows[slot as usize].0[Row::COUNT] += 1;
     }
 }
 
-/// Adds values of points, which are already rounded to integers, to the sums of their cells.
+/// Adds a value of each point, already rounded to an integer, to the sum of the point's cell.
 pub(crate) fn add_fixed(sums: &mut [i64], block: Block<'_>, values: &[i64; BLOCK]) {
     for (i, slot) in block.points() {
         sums[slot] += values[i];
     }
 }
 
-/// Maps the bits of a float32 to an integer key. Keys have the order of the floats, with -0 before +0. The map is its
-/// own inverse.
+/// Maps the bits of a float32 to an integer key. Keys sort as the floats do, with -0 before +0. The map is
+/// its own inverse.
 #[inline(always)]
 pub(super) fn order_key(bits: i32) -> i32 {
     bits ^ (((bits >> 31) as u32) >> 1) as i32
 }
 
-/// Updates the key of each cell with the keys of its points' values that are not NaN: keeps the greatest key if
-/// `greatest`, else the least.
+/// Updates each cell's greatest value (`greatest`) or least value, stored as an [`order_key`], with its points' values.
+/// NaN is skipped.
 pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], greatest: bool) {
     for (i, slot) in block.points() {
         if values[i].is_nan() {
@@ -126,7 +126,8 @@ pub(crate) fn add_extreme(keys: &mut [i32], block: Block<'_>, values: &[f32], gr
     }
 }
 
-/// The part of a field's values in a cell that does not fit the cell's sum, and the number of unusable values.
+/// Parts of a field's values in a cell that the cell's int64 sum leaves out: the high bits of large values, and the
+/// number of unusable values.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Exceptions {
     /// Sum of the high bits of values that are too large for the cell's sum, in units of 2^40.

@@ -9,8 +9,8 @@ use arrow_array::StructArray;
 use arrow_schema::{DataType, Fields};
 use robocache_device::Dtype;
 
-/// Paths of the bytes, the width and the height of a cloud whose points are bytes. The metadata `fields` and `dtype` describe the
-/// points; without them a point is x, y, z in float32.
+/// Paths of the point bytes, the width and the height in a `std/media/v1/PointCloud`. The metadata `fields` and `dtype`
+/// describe the points; without them a point is x, y, z in float32.
 #[derive(Debug)]
 pub(in crate::selector) struct Bytes {
     points: Path,

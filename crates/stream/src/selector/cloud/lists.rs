@@ -1,5 +1,4 @@
-//! Clouds whose fields are lists, as a configured `from` names them, or whose points are a list of structs, as in a CustomMsg of
-//! Livox.
+//! Point clouds whose fields are lists named in `from`, or whose points are a list of structs, as in a CustomMsg of Livox.
 //!
 //! All lists of a message must have the same length, which is the number of points.
 
@@ -27,15 +26,15 @@ pub(in crate::selector) struct Lists {
 #[derive(Debug)]
 struct ListColumn {
     path: Path,
-    /// Index of the field in the structs of the list at `path`; `None` for a list of numbers.
+    /// Index of the column's field in the structs of the list at `path`; `None` if the list holds numbers.
     part: Option<usize>,
     name: String,
     is_time: bool,
 }
 
 impl Lists {
-    /// Finds the lists of a cloud at these paths. A list of numbers becomes a column with the last name of its path; of a list of
-    /// structs each field becomes a column.
+    /// Finds the lists of a cloud at these paths. A list of numbers becomes a column with the last name of its path. A list of
+    /// structs becomes a column for each field of the structs.
     pub(crate) fn find<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         fields: &Fields,
@@ -85,8 +84,8 @@ impl Lists {
         })
     }
 
-    /// Writes the points of `payload` to `message`, as a struct with a column for each field. The received times of points count
-    /// from the cloud's stamp, `stamp_ns`, or are by the clock of this stamp.
+    /// Writes the points of `payload` to `message`, as a struct with a column for each field. The points' times become ns since
+    /// the cloud's stamp, `stamp_ns`, whether they were sent relative to it or as absolute times.
     pub(crate) fn read(
         &mut self,
         payload: &StructArray,

@@ -1,5 +1,5 @@
-//! Point clouds from structs of one row. Every column of a cloud has one number for each point, and a cloud that lacks a field that
-//! is wanted is refused.
+//! Conversion of point clouds that other software sends, as Arrow structs of one row, to messages with one number per point and
+//! column. A cloud that lacks a wanted field is refused.
 
 mod bytes;
 mod lists;
@@ -15,7 +15,7 @@ pub(super) use times::Times;
 use super::{CloudFields, SelectError};
 use robocache_device::Dtype;
 
-/// Name of the column with the time of a point since the message's `timestamp_ns`, ns.
+/// Name of the column with the time of each point, ns since the message's `timestamp_ns`.
 const T_NS: &str = "t_ns";
 
 /// Column that is made from a field of a cloud.
@@ -25,13 +25,13 @@ struct ColumnChoice {
     field: usize,
     /// Name of the column.
     name: String,
-    /// True for the field with the times of the points. The field becomes `t_ns` if its times can be converted; if not, and if all
-    /// fields are taken, the field stays unchanged.
+    /// True for the field with the points' times. The field becomes `t_ns` if its times can be converted. If not, it stays
+    /// unchanged if all fields are wanted, and the cloud is refused if only named fields are wanted.
     is_time: bool,
 }
 
-/// Chooses the columns that are made from fields of these names and types, in their order. Also returns the field with the times of
-/// the points; `None` if no field has times that become `t_ns`.
+/// Chooses the columns to make from fields of these names and types, in field order. Also returns the reader of the points'
+/// times; `None` if no field has times that become `t_ns`.
 fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<ColumnChoice>, Option<Times>) {
     let has_t_ns = fields.iter().any(|(name, _)| *name == T_NS);
     let mut times: Option<Times> = None;
@@ -58,8 +58,8 @@ fn columns(fields: &[(&str, Dtype)], wanted: &CloudFields) -> (Vec<ColumnChoice>
     (columns, times)
 }
 
-/// Checks that the columns `taken` include every field that is wanted. The error names the first missing field, and the fields that
-/// are `there`.
+/// Checks that the columns `taken` include every wanted field. The error names the first missing field, and `there`, the fields
+/// that the cloud has.
 fn check<'a>(
     path: &str,
     there: impl Iterator<Item = &'a str>,

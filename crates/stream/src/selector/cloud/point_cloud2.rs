@@ -14,16 +14,16 @@ use arrow_schema::{DataType, FieldRef, Fields};
 use robocache_device::Dtype;
 use std::ops::Range;
 
-/// A `sensor_msgs/PointCloud2`, or a `foxglove.PointCloud`: points of any fields, one after the other in bytes.
+/// Reader of `sensor_msgs/PointCloud2` or `foxglove.PointCloud` messages, whose points are packed into an array of bytes.
 #[derive(Debug)]
 pub(in crate::selector) struct PointCloud2 {
     dialect: &'static Dialect,
-    /// Paths of the sizes of the rows of points; `None` for a Foxglove cloud, whose points are one row.
+    /// Paths of the cloud's height, width and row size; `None` for a Foxglove cloud, whose points are one row.
     grid: Option<Grid>,
     point_step: Path,
     data: Path,
     fields: Path,
-    /// Indices of the members named in `Dialect::parts`, in a struct that describes a field.
+    /// Indices of the members `Dialect::parts` in the struct that describes a field, such as a ROS `PointField`.
     parts: Vec<usize>,
     wanted: CloudFields,
     /// Descriptions of the fields in the last message.
@@ -31,12 +31,12 @@ pub(in crate::selector) struct PointCloud2 {
     /// Columns that are made from the fields in `last`.
     columns: Vec<PointColumn>,
     pub times: Option<Times>,
-    /// Descriptions of up to 64 fields, of all messages so far, that do not become a column, because they have several values or an
-    /// unknown type.
+    /// Descriptions of fields that do not become a column, because they have several values or an unknown type: at most 64,
+    /// from all messages so far.
     pub left_out: Vec<String>,
     /// Names of the columns of the first message.
     first: Vec<String>,
-    /// Count of messages with other columns than the first message, and the names of new columns.
+    /// Number of messages whose columns differ from the first message's, and the names of new columns.
     others: NewNames,
 }
 
@@ -49,13 +49,13 @@ struct Grid {
     is_bigendian: Path,
 }
 
-/// Names and type numbers of a cloud's fields, which differ between ROS and Foxglove.
+/// Member names and type numbers that differ between ROS and Foxglove clouds.
 #[derive(Debug)]
 struct Dialect {
     point_step: &'static str,
     /// Names of the members of a field's description: its name, offset and type and, in ROS, its number of values.
     parts: &'static [&'static str],
-    /// Element types of fields by their type number, from type number 1 on.
+    /// Element types by type number. The type number of index 0 is 1.
     datatypes: [Dtype; 8],
 }
 
@@ -98,7 +98,7 @@ struct PointColumn {
     is_time: bool,
 }
 
-/// Element types of a `sensor_msgs/PointField` by its `datatype`, from `datatype` 1 on.
+/// Element types by the `datatype` of a `sensor_msgs/PointField`. The `datatype` of index 0 is 1.
 pub const DATATYPES: [Dtype; 8] = [
     Dtype::Int8,
     Dtype::UInt8,
@@ -111,12 +111,13 @@ pub const DATATYPES: [Dtype; 8] = [
 ];
 
 impl PointCloud2 {
-    /// Finds the paths of a ROS cloud below `fields`. Their prefix `of` is empty, or ends with a dot.
+    /// Creates the reader of a ROS cloud in a struct with these `fields`. `of` is the path of the cloud in this struct: empty,
+    /// or ending with a dot.
     pub(crate) fn ros(of: &str, fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&ROS, of, fields, wanted)
     }
 
-    /// Finds the paths of a Foxglove cloud below `fields`.
+    /// Creates the reader of a Foxglove cloud in a struct with these `fields`.
     pub(crate) fn foxglove(fields: &Fields, wanted: &CloudFields) -> Result<Self, SelectError> {
         Self::find(&FOXGLOVE, "", fields, wanted)
     }
@@ -156,8 +157,8 @@ impl PointCloud2 {
         })
     }
 
-    /// Writes the points of `payload` to `message`, as a struct with a column for each field. The received times of points count
-    /// from the cloud's stamp, `stamp_ns`, or are by the clock of this stamp.
+    /// Writes the points of `payload` to `message`, as a struct with a column for each field. The points' times become ns since
+    /// the cloud's stamp, `stamp_ns`, whether they were sent relative to it or as absolute times.
     pub(crate) fn read(
         &mut self,
         payload: &StructArray,
@@ -233,7 +234,8 @@ impl PointCloud2 {
         Ok(())
     }
 
-    /// Determines the form of the points' times from a cloud, and the name of their column: `t_ns`, or the field's own name.
+    /// Determines the unit and origin of the points' times from a cloud, and names their column: `t_ns`, or the field's
+    /// own name.
     fn look_at_times(&mut self, rows: &Rows<'_>, points: usize, stamp_ns: i64) -> Result<(), SelectError> {
         let column = self.columns.iter_mut().find(|column| column.is_time);
         let (Some(times), Some(column)) = (&mut self.times, column) else {
@@ -273,7 +275,7 @@ impl PointCloud2 {
         }
     }
 
-    /// Describes how many messages have other columns than the first message; `None` if no message has.
+    /// Describes how many messages have other columns than the first message; `None` if all have the same columns.
     pub(crate) fn others(&self) -> Option<String> {
         let first = self.first.join(", ");
         self.others
@@ -341,7 +343,7 @@ impl PointCloud2 {
         Ok((name, found))
     }
 
-    /// Selects the columns from the fields in `last`. Refuses fields that lack one that is wanted.
+    /// Selects the columns from the fields in `last`. Refuses a cloud that lacks a wanted field.
     fn select(&mut self) -> Result<(), SelectError> {
         // A field of several values or of an unknown type is refused only if it is wanted.
         for (i, field) in self.last.iter().enumerate().filter(|(_, field)| !field.fits()) {
@@ -438,7 +440,7 @@ impl<'a> Rows<'a> {
         });
     }
 
-    /// The times at `offset` of each point. `dtype` is float32, float64, int32 or uint32.
+    /// Iterates over the times stored at byte `offset` of each point. `dtype` is float32, float64, int32 or uint32.
     fn numbers(&self, offset: usize, dtype: Dtype) -> impl Iterator<Item = Number> + Clone + use<'a> {
         self.points().map(move |point| match dtype {
             Dtype::Float32 => Number::Float(f32::from_le_bytes(bytes_of(point, offset)).into()),

@@ -1,4 +1,4 @@
-//! Tests of clouds from structs: their fields, their damage, and the units and origins of the times of their points.
+//! Tests of clouds from structs: their fields, damaged clouds, and the units and origins of the times of their points.
 
 use super::*;
 use arrow_array::{Float32Array, LargeBinaryArray, UInt8Array};
@@ -471,11 +471,11 @@ const STAMPS_NS: [i64; 6] = [
     1_700_000_000 * S + 123_456_789,
 ];
 
-/// Names of a lidar and of its field of times, type of the field, unit in ns, and true if the times are by the clock of the stamp.
-/// The last are the ns from the stamp to the first point and to the last.
+/// Names of a lidar and of its field of times, type of the field, unit in ns, and true if the times are absolute. The last are
+/// the ns from the stamp to the first point and to the last point.
 type Lidar = (&'static str, &'static str, u8, i64, bool, [i64; 2]);
 
-/// Lidars, and the form of the times that each of them sends.
+/// Lidars, and the unit and origin of the times that each of them sends.
 const LIDARS: [Lidar; 17] = [
     ("Velodyne", "time", 7, S, false, [0, 100_000_000]),
     ("Velodyne, stamped at its end", "time", 7, S, false, [-99_000_000, 0]),

@@ -1,4 +1,4 @@
-//! Tests with structs as other software sends them, and with odd structs.
+//! Tests with structs as other software sends them, and with malformed structs.
 
 mod clouds;
 mod samples;
@@ -105,7 +105,7 @@ fn values(message: &Message) -> Vec<f64> {
     values.into_iter().map(f64::from).collect()
 }
 
-/// Reads a payload with this configuration, and checks that the refusal contains `wanted`.
+/// Reads a payload with this configuration, and checks that the text of the error contains `wanted`.
 fn refused(dim: usize, text: &str, payload: &ArrayRef, wanted: &str) {
     let words = read(&mut selector_of(dim, text), payload).err().unwrap();
     assert!(words.contains(wanted), "{text}: {words}\nnot {wanted}");

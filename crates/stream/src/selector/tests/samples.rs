@@ -527,7 +527,7 @@ fn stamps_are_what_the_payload_says() {
     }
 }
 
-/// A recording has the time of publication as the stamp, if its recorder did not know another stamp.
+/// A recording has the time of publication as the stamp of a message whose sender gave no other stamp.
 #[test]
 fn a_recorded_message_gets_the_stamp_that_a_node_would_read() {
     let recorded = |unstamped: bool| {

@@ -1,6 +1,7 @@
-//! The forms in which lidars send the time of a point.
+//! Units and origins of the point times that lidars send, and their conversion to ns since the cloud's stamp.
 //!
-//! A stamp is subtracted from a time in whole units before the rest is converted to ns, so that a time since 1970 keeps its digits.
+//! A stamp is subtracted from a time in whole units before the rest is converted to ns, so that a time since 1970 keeps
+//! its digits.
 
 use crate::selector::TimeUnit;
 
@@ -24,15 +25,16 @@ const NAMES: [(&str, Since); 9] = [
     ("stamps", Since::Epoch),
 ];
 
-/// Longest distance of a point's time from the stamp of its cloud, ns. The stamp may be the sweep's start, end or arrival.
+/// Greatest plausible distance of a point's time from the stamp of its cloud, ns. The stamp may be the sweep's start, end
+/// or arrival.
 pub(super) const REACH_NS: f64 = 2e9;
 
-/// Origin that times count from.
+/// Origin that the times of a cloud's points count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
     /// The times count from the stamp of their cloud.
     Stamp,
-    /// The times count from the same origin as the stamp, such as 1970.
+    /// The times are absolute: they count from the same origin as the stamp, such as 1970.
     Epoch,
 }
 
@@ -47,13 +49,13 @@ pub(super) struct Form {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Float(f64),
-    /// Integer; a value beyond int64 is the greatest int64, which is not near any stamp.
+    /// Integer; a value beyond int64 becomes the greatest int64, which is far from any stamp.
     Whole(i64),
 }
 
 impl Form {
-    /// The usual form of times in a field of this name; `None` if such a field does not have times. `is_float` is true if the field
-    /// is a float.
+    /// Returns the usual unit and origin of times in a field of this name. Returns `None` if such a field does not have times.
+    /// `is_float` is true if the field's type is a float.
     pub(super) fn usual(name: &str, is_float: bool) -> Option<Self> {
         let (_, since) = NAMES.into_iter().find(|(known, _)| *known == name)?;
         let unit = match is_float && !name.ends_with("_ns") {
@@ -88,8 +90,8 @@ impl Form {
         }
     }
 
-    /// Converts a time to ns since the stamp for a float64 column `t_ns`. Returns NaN if the time is further than `REACH_NS` from
-    /// the stamp. If times are by the clock of the stamp, a received 0 becomes NaN, too, as it stands for a point without a return.
+    /// Converts a time to ns since the stamp for a float64 column `t_ns`. Returns NaN if the time is further than `REACH_NS`
+    /// from the stamp. If times are absolute, a received 0 becomes NaN, too, as it stands for a point without a return.
     pub(super) fn t_ns(self, time: Number, stamp_ns: i64) -> f64 {
         let ns = self.ns(time, stamp_ns);
         let is_none = self.since == Since::Epoch && stamp_ns != 0 && time.as_f64() == 0.0;
@@ -100,7 +102,8 @@ impl Form {
         }
     }
 
-    /// Converts an integer since the stamp to ns; a value beyond int64 becomes the greatest or least int64.
+    /// Converts an integer time since the stamp from the form's unit to ns; a value beyond int64 becomes the greatest or
+    /// least int64.
     pub(super) fn whole_ns(self, time: Number) -> i64 {
         match time {
             Number::Whole(time) => time.saturating_mul(self.unit.ns()),

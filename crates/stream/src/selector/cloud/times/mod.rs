@@ -1,11 +1,12 @@
-//! The times of a cloud's points as `t_ns`, whatever form their lidar sends them in.
+//! Conversion of point times to the column `t_ns`, ns since the cloud's stamp. The unit and origin that a lidar uses are found
+//! from its clouds.
 //!
-//! A *form* of times is their unit and their origin, and the *usual form* is the one that the field's name and type suggest. A
-//! *sweep* is one turn of a lidar. A sweep *shows* a form if the cloud, with its times read in this form, lasts as long as a sweep
-//! can.
+//! A *form* of times is their unit and their origin. The *usual form* is the one that the field's name and type suggest. A
+//! *sweep* is one turn of a lidar, usually one cloud. A sweep *confirms* a form if its duration, computed from times in this
+//! form, is plausible for a sweep.
 //!
-//! The usual form is final once a sweep shows it, and another form once 16 sweeps (`SWEEPS`) show it. In a float64 `t_ns`, a time
-//! further than `REACH_NS` from the stamp becomes NaN.
+//! The usual form is final once a sweep confirms it, and another form once 16 sweeps (`SWEEPS`) confirm it. In a float64
+//! `t_ns`, a time further than `REACH_NS` from the stamp becomes NaN.
 
 mod form;
 
@@ -19,75 +20,78 @@ use form::{Form, REACH_NS, Since};
 use robocache_device::Dtype;
 use std::ops::RangeInclusive;
 
-/// Range of the durations that a cloud of one sweep may have, ns.
+/// Range of plausible durations of a cloud of one sweep, ns.
 const SWEEP_NS: RangeInclusive<f64> = 1e6..=1e9;
-/// Range of the durations of a cloud that confirms the usual form, ns: packets are shorter than sweeps, and slow sweeps longer.
+/// Range of durations of a cloud that confirm the unit and origin suggested by the field's name, ns. It is wider than
+/// `SWEEP_NS`, because clouds may be packets, which are shorter than sweeps, or slow sweeps.
 const USUAL_NS: RangeInclusive<f64> = 2.5e5..=4e9;
 
-/// Share of times near the stamp (`REACH_NS`) from which on a form fits a cloud: some points have no return, or a time without
-/// meaning.
+/// Least share of a cloud's times that must be near the stamp (`REACH_NS`) for a unit and origin to fit the cloud. Some points
+/// have no return, or a meaningless time.
 const SHARE: f64 = 0.75;
 
-/// Number of sweeps that must show a form before it is final, if it is not the usual form.
+/// Number of sweeps that must confirm a unit and origin before they are final, unless the field's name suggests them.
 const SWEEPS: u32 = 16;
 
-/// Greatest number of points of a cloud whose times are examined.
+/// Greatest number of points of a cloud whose times are examined. A larger cloud is sampled evenly.
 const LOOKED_AT: usize = 512;
 
-/// One in this many examined times of a cloud is left out at either end of their range, because some have no meaning. Clouds of
-/// fewer than four times are not cut.
+/// Share of outliers: one in this many examined times is ignored at either end of their range, because some times are
+/// meaningless. In clouds of fewer than four times nothing is ignored.
 const LEFT_OUT: usize = 8;
 
-/// Counts of odd clouds at which a doubt is logged: the first if no cloud so far was plausible, else the second. (A later cloud may
-/// be cut to a region.) An *odd* cloud is too short or too long for the time since the cloud before it. Each cloud that is not odd
-/// takes two off the count.
+/// Counts of odd clouds at which a doubt is logged: the first while no cloud was plausible, afterwards the second, as a cloud
+/// may be cut to a region. An *odd* cloud lasts too short or too long for the time since the cloud before it. Each cloud that
+/// is not odd lowers the count by two.
 const ODD_CLOUDS: [u32; 2] = [3, 16];
 
-/// Greatest duration of a cloud that may count as too short, ns.
+/// Duration above which a cloud never counts as too short, ns.
 const SHORT_NS: f64 = 5e6;
-/// Ratio of a cloud's duration to the time since the cloud before it, below which the cloud is too short.
+/// Least plausible ratio of a cloud's duration to the time since the cloud before it. Below this ratio, the cloud is too short.
 const SHORT: f64 = 1.0 / 50.0;
 
-/// Ratio of a cloud's duration to the time since the cloud before it, above which the cloud is too long.
+/// Greatest plausible ratio of a cloud's duration to the time since the cloud before it. Above this ratio, the cloud is
+/// too long.
 const LONG: f64 = 3.0;
 
-/// Distance of a cloud's times from its stamp, ns, from which on the cloud is not a flash. A *flash* is a cloud whose points all
-/// have one time, of a lidar without a sweep.
+/// Distance between a cloud's times and its stamp, ns, from which on the cloud is not a flash. A *flash* is a cloud of a lidar
+/// without a sweep: all its points have the same time.
 const NO_FLASH_NS: f64 = 1e9;
 
-/// Greatest distance between neighbouring float32 values near the stamp, ns, at which float32 numbers are read as times by the
-/// clock of the stamp.
+/// Greatest step between neighbouring float32 values near the stamp, ns. With a greater step, float32 numbers are not read as
+/// absolute times.
 const STEP_NS: f64 = 1e6;
 
-/// Distance between a cloud's stamp and the origin of its points' times above which a doubt is logged, ns.
+/// Greatest difference, ns, between a cloud's stamp and the time that its points' times count from. A greater difference is
+/// logged as a doubt.
 const BASE_NS: u64 = 1_000_000;
 
-/// Kind of doubt about the times of a field; one line of the log is written for each kind.
+/// Reason to doubt the times of a field. One line of the log is written for each reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// Doubt because the times of points are not within `REACH_NS` of the stamp.
+    /// Times of points further than `REACH_NS` from the stamp.
     Far,
-    /// Doubt because clouds last too short or too long for the time between them.
+    /// Clouds that last too short or too long for the time between them.
     Pace,
-    /// Doubt because the points' times count from another time than the stamp.
+    /// Times of points that count from another time than the stamp.
     Base,
 }
 
-/// Extent of the examined times of a cloud, read in one form, ns since the stamp.
+/// Range of a cloud's examined times, ns since the stamp, if they are read in one unit and origin.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    /// Number of examined times. A 0 does not count, because it may stand for a point without a return.
+    /// Number of examined times that are finite and not 0. A 0 may stand for a point without a return.
     times: usize,
-    /// Number of examined times within `REACH_NS` of the stamp.
+    /// Number of examined times, zeros excluded, within `REACH_NS` of the stamp.
     near: usize,
-    /// First of the times near the stamp, without the outermost times; infinite if no time is near.
+    /// Earliest time within `REACH_NS` of the stamp, after outliers are ignored (`LEFT_OUT`); infinite without such a time.
     first: f64,
-    /// Last of the times near the stamp, without the outermost times; minus infinite if no time is near.
+    /// Latest time within `REACH_NS` of the stamp, after outliers are ignored (`LEFT_OUT`); minus infinite without such a time.
     last: f64,
 }
 
 impl Extent {
-    /// Computes the extent of times, each given as the received number and as ns since the stamp.
+    /// Computes the range of times, each given as the received number and as ns since the stamp.
     fn of(numbers: impl Iterator<Item = (f64, f64)>) -> Self {
         let mut all = [0.0; LOOKED_AT];
         let (mut times, mut near, mut within) = (0, 0, 0);
@@ -114,8 +118,8 @@ impl Extent {
     }
 }
 
-/// The earliest and the latest of `times`, after the outermost at either end are left out (`LEFT_OUT`). Infinite and minus infinite
-/// if `times` is empty.
+/// Returns the earliest and the latest of `times` after outliers at either end are ignored (`LEFT_OUT`). Returns infinity and
+/// minus infinity if `times` is empty.
 fn ends(times: &mut [f64]) -> [f64; 2] {
     let Some(last) = times.len().checked_sub(1) else {
         return [f64::INFINITY, f64::NEG_INFINITY];
@@ -124,39 +128,40 @@ fn ends(times: &mut [f64]) -> [f64; 2] {
     [cut, last - cut].map(|i| *times.select_nth_unstable_by(i, f64::total_cmp).1)
 }
 
-/// The field with the times of a cloud's points, and the form and the doubts found so far.
+/// Reader of the times of a cloud's points: the field that has them, and the unit, the origin and the doubts found so far.
 #[derive(Debug)]
 pub(in crate::selector) struct Times {
     name: String,
     /// Names of further fields of the cloud that may have times, too; they stay unchanged.
     passed_over: Vec<String>,
     is_float32: bool,
-    /// Type of `t_ns`: that of the field, if the field is an integer of 32 bits that usually counts from the stamp; else float64.
+    /// Type of `t_ns`: the field's type if that is int32 or uint32 and its times usually count from the stamp; else float64.
     dtype: Dtype,
-    /// Form that the name and the type of the field suggest.
+    /// Unit and origin of the times that the name and the type of the field suggest.
     usual: Form,
-    /// Form in which the times are read; `None` until a cloud fits a form.
+    /// Unit and origin in which the times are read; `None` until a cloud fits a unit and origin.
     form: Option<Form>,
     has_seen_cloud: bool,
-    /// True if the times of the first cloud fit no form: the field then stays unchanged in all clouds.
+    /// True if the times of the first cloud fit no unit and origin: the field then stays unchanged in all clouds.
     has_no_form: bool,
-    /// True if a cloud that lasts as long as a sweep has shown `form`.
+    /// True if a cloud that lasts as long as a sweep has confirmed `form`.
     is_shown: bool,
-    /// Number of sweeps that have shown `form`. Sweeps with a stamp in the first 4 s of its clock do not count.
+    /// Number of sweeps that have confirmed `form`. Sweeps with a stamp in the first 4 s of its clock do not count: there,
+    /// relative and absolute times look alike.
     sweeps: u32,
-    /// Forms in which times were read, each with its number of clouds.
+    /// Units and origins in which times have been read so far, each with its number of clouds.
     taken: Vec<(Form, u64)>,
     /// Examined times of the last cloud, each as received and in ns since the stamp.
     looked_at: Vec<(f64, f64)>,
     /// Stamp of the last cloud with points, ns; `None` before the first.
     last_stamp_ns: Option<i64>,
-    /// Count of odd clouds, less two for each other cloud (`ODD_CLOUDS`).
+    /// Count of odd clouds, lowered by two for each cloud that is not odd (`ODD_CLOUDS`).
     odd_clouds: u32,
-    /// True if a cloud so far was neither odd nor a flash.
+    /// True if any cloud so far was plausible: neither odd nor a flash.
     had_plausible: bool,
-    /// Number of clouds so far without a time near the stamp; 0 once a cloud has had such a time.
+    /// Number of clouds so far without a time near the stamp (`REACH_NS`); 0 once a cloud has had such a time.
     unusable: u32,
-    /// True if a cloud so far had a time near the stamp.
+    /// True if any cloud so far had a time near the stamp (`REACH_NS`).
     had_usable: bool,
     doubts: Vec<(Doubt, String)>,
     /// Line for the log that `take_note` has not returned yet; `None` if there is none.
@@ -164,7 +169,7 @@ pub(in crate::selector) struct Times {
 }
 
 impl Times {
-    /// Creates the times of a field of this name and type; `None` if such a field does not have times.
+    /// Creates the reader of times in a field of this name and type; `None` if such a field does not have times.
     pub(super) fn of(name: &str, dtype: Dtype) -> Option<Self> {
         let (is_float, is_short) = match dtype {
             Dtype::Float32 | Dtype::Float64 => (true, false),
@@ -209,8 +214,8 @@ impl Times {
         self.passed_over.push(name.to_owned());
     }
 
-    /// Notes a doubt if `base_ns`, which the times count from, is not the stamp of the cloud. The base is the value of the field
-    /// `name`.
+    /// Notes a doubt for the log if `base_ns`, which the points' times count from, is not the stamp of the cloud. `name` is the
+    /// field that `base_ns` was read from.
     pub(super) fn check_base(&mut self, name: &str, base_ns: i128, stamp_ns: i64) {
         let apart_ns = base_ns - i128::from(stamp_ns);
         if apart_ns.unsigned_abs() > BASE_NS.into() {
@@ -219,13 +224,13 @@ impl Times {
         }
     }
 
-    /// Returns the line for the log that is new since the last call; `None` if there is none. Each line is returned once.
+    /// Returns the log line that is new since the last call; `None` if there is none. Each line is returned once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// Describes the times if their form is unusual, several fields may have times, a doubt was noted, or the clouds so far have no
-    /// time near the stamp; else `None`.
+    /// Describes an unusual unit or origin, several fields that may have times, the doubts, and clouds without a time near the
+    /// stamp. Returns `None` if there is nothing to describe.
     pub(crate) fn unusual(&self) -> Option<String> {
         let is_usual = self.passed_over.is_empty() && self.taken.iter().all(|(form, _)| *form == self.usual);
         let is_one = self.taken.len() == 1;
@@ -241,7 +246,7 @@ impl Times {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Names the field that becomes `t_ns`, and the fields that were passed over.
+    /// Returns a text that names the field that becomes `t_ns`, and the further fields that may have times.
     fn source(&self) -> String {
         let passed_over: String = self
             .passed_over
@@ -251,11 +256,11 @@ impl Times {
         format!("`{T_NS}` from `{}`{passed_over}", self.name)
     }
 
-    /// Determines the form of the times from a cloud of `points` points. Returns true if the times become [`T_NS`]; if false, the
-    /// field stays unchanged.
+    /// Determines the unit and origin of the times from a cloud of `points` points. Returns true if the times become [`T_NS`];
+    /// if false, the field stays unchanged.
     ///
     /// # Errors
-    /// If `wanted` names [`T_NS`], and the times fit no form.
+    /// If `wanted` names [`T_NS`], and the times fit no unit and origin.
     pub(super) fn look(
         &mut self,
         times: impl Iterator<Item = Number>,
@@ -311,8 +316,8 @@ impl Times {
         self.check(form, extent, has_zero, stamp_ns);
     }
 
-    /// Notes a doubt if clouds last much shorter or longer than the time between them, or if 16 clouds have no time near the stamp.
-    /// If `has_zero`, a point of the cloud has the time 0, which counts as near.
+    /// Notes a doubt for the log if clouds last much shorter or longer than the time between them, or if 16 clouds have no time
+    /// near the stamp. If `has_zero`, a point of the cloud has the time 0, which counts as near.
     fn check(&mut self, form: Form, extent: Extent, has_zero: bool, stamp_ns: i64) {
         let before_ns = self.last_stamp_ns.replace(stamp_ns);
         if extent.near == 0 && !has_zero {
@@ -347,7 +352,7 @@ impl Times {
         }
     }
 
-    /// Updates the form from the times of a cloud, and counts the cloud for this form.
+    /// Updates the unit and origin from the times of a cloud, unless they are final, and counts the cloud for them.
     fn look_at(&mut self, times: impl Iterator<Item = Number>, points: usize, stamp_ns: i64) {
         if !self.is_settled() {
             let some = times.step_by(points.div_ceil(LOOKED_AT)).map(Number::as_f64);
@@ -370,7 +375,7 @@ impl Times {
         }
     }
 
-    /// Updates the form from the examined times of a cloud, or notes that they fit no form.
+    /// Updates the unit and origin from the examined times of a cloud. Notes a doubt for the log if none fit.
     fn find(&mut self, times: &[f64], stamp_ns: i64) {
         let of_sweep = self
             .of_sweep(times, stamp_ns)
@@ -396,8 +401,8 @@ impl Times {
         }
     }
 
-    /// True if the form that a sweep has shown is kept, although a cloud seems to be a sweep in the form `other`. In the form that
-    /// is kept, the cloud lasts no longer than a sweep.
+    /// True if the current unit and origin are kept, although a cloud looks like a sweep in the form `other`. A sweep has
+    /// confirmed them, the cloud lasts no longer than a sweep in them, and `other` is not the usual form.
     fn keeps_form(&self, other: Form, times: &[f64], stamp_ns: i64) -> bool {
         // In the clock's first seconds a sweep shows the unit, but not the origin.
         let is_shown = |form: &Form| self.sweeps > 0 || self.is_shown && form.since == other.since;
@@ -408,13 +413,13 @@ impl Times {
         other != self.usual && extent.is_some_and(|extent| extent.lasts_ns() <= *SWEEP_NS.end())
     }
 
-    /// True if the column can hold times of this form: an integer of 32 bits can hold only times since the stamp.
+    /// True if the column can hold times in this unit and origin: an integer of 32 bits can hold only times since the stamp.
     fn fits_column(&self, form: Form) -> bool {
         self.dtype == Dtype::Float64 || form.since == Since::Stamp
     }
 
-    /// True if the form is final. The usual form is final as soon as a sweep shows it. Other forms need more sweeps: the few points
-    /// of a cloud that is cut to a region may seem to be a sweep in another unit.
+    /// True if the unit and origin are final. The usual ones are final as soon as a sweep confirms them. Others need more
+    /// sweeps: the few points of a cloud that is cut to a region may seem to be a sweep in another unit.
     fn is_settled(&self) -> bool {
         match self.form {
             Some(form) if form == self.usual => self.sweeps > 0,
@@ -422,8 +427,8 @@ impl Times {
         }
     }
 
-    /// The form in which a cloud lasts as long as a sweep: the usual form if it fits, else the first form that fits; `None` if no
-    /// form fits.
+    /// Returns the unit and origin in which a cloud lasts as long as a sweep: the usual ones if they fit, else the first that
+    /// fit; `None` if none fit.
     fn of_sweep(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let fits = |form: Form, lasts: &RangeInclusive<f64>| {
             let near = self.near(form, times, stamp_ns);
@@ -435,10 +440,9 @@ impl Times {
         self.forms().find(|form| fits(*form, &SWEEP_NS))
     }
 
-    /// The form of a cloud that does not last as long as a sweep. Three forms are tried: the usual form, the unit in which the
-    /// times are nearest to the stamp by the clock, and the usual unit since the stamp. The first of them in which the times are
-    /// near the stamp is taken; `None` if there is no such form. Other units since the stamp are left out, as all numbers are near
-    /// the stamp in one of them.
+    /// Returns the unit and origin of a cloud that does not last as long as a sweep: the first of three candidates that puts
+    /// the times near the stamp. The candidates are the usual form, absolute times in the best unit, and the usual unit since
+    /// the stamp. Other units since the stamp are not tried, as all numbers are near the stamp in one of them.
     fn of_short(&self, times: &[f64], stamp_ns: i64) -> Option<Form> {
         let reach = |form: Form| {
             let near = self.near(form, times, stamp_ns);
@@ -457,7 +461,7 @@ impl Times {
         found.or(Some(by_stamp).filter(is_near))
     }
 
-    /// All possible forms, first those with the usual origin.
+    /// Iterates over all possible units and origins, first those with the usual origin.
     fn forms(&self) -> impl Iterator<Item = Form> + use<> {
         let named = self.name.ends_with("_ns").then_some(TimeUnit::Nanosecond);
         let units = move |since| {
@@ -469,14 +473,14 @@ impl Times {
         units(self.usual.since).chain(units(self.usual.since.other()))
     }
 
-    /// True if the field's type has enough digits for times of this form near the stamp (`STEP_NS`).
+    /// True if the field's type has enough digits for times in this unit and origin near the stamp (`STEP_NS`).
     fn has_digits(&self, form: Form, stamp_ns: i64) -> bool {
         let stamp = (stamp_ns as f64 / form.unit.ns() as f64) as f32;
         !self.is_float32 || form.since == Since::Stamp || form.unit.step_of_float32_ns(stamp) <= STEP_NS
     }
 
-    /// The extent of times in a form. Returns `None` if less than `SHARE` of the times is near the stamp, or if the type of the
-    /// field has too few digits.
+    /// Returns the range of times in a unit and origin. Returns `None` if less than `SHARE` of the times is near the stamp, or
+    /// if the type of the field has too few digits.
     fn near(&self, form: Form, times: &[f64], stamp_ns: i64) -> Option<Extent> {
         if !self.has_digits(form, stamp_ns) {
             return None;
@@ -501,7 +505,7 @@ impl Times {
         )
     }
 
-    /// Notes a doubt about times that are not near the stamp in any form.
+    /// Notes a doubt for the log about times that are not near the stamp in any unit and origin.
     fn tell_far(&mut self, times: &[f64], stamp_ns: i64) {
         let first = times.iter().copied().fold(f64::INFINITY, f64::min);
         let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -542,7 +546,8 @@ impl Times {
     }
 }
 
-/// Writes each time to `out` as `convert` returns it. Appends up to `LOOKED_AT` times to `seen`, each as received and as written.
+/// Converts each time with `convert`, and writes it to `out`. Appends up to `LOOKED_AT` times to `seen`, each as received and
+/// as converted.
 fn write<T: Pod + Into<f64>>(
     out: &mut [u8],
     times: impl Iterator<Item = Number>,
