@@ -9,6 +9,8 @@ import math
 import numpy as np
 import pytest
 import scipy.ndimage
+import scipy.spatial
+from PIL import Image
 
 from harness import same_bits, send
 
@@ -215,3 +217,87 @@ def test_a_map_that_goes_along_is_that_of_the_oracle(flow, order):
         assert same_bits(at["esdf_slice"].values.reshape(SHAPE[:2]), distances(sites[:, :, band].any(axis=2)))
     assert len(received["tsdf"]) == len(steps) and scrolled > 0
     assert (weight > 0).sum() > 100 and sites.sum() > 20
+
+
+def open3d(frames: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Signed distances in parts of the truncation and weights, in float64, as Open3D's UniformTSDFVolume has them: 100^3 cells of
+    4 cm, distances along the rays. A frame is its depths in mm and the camera's matrix in the world."""
+    focal, (cu, cv) = 525.0, (319.5, 239.5)
+    centres = (np.arange(100) + 0.5) * 0.04
+    cells = np.stack(np.meshgrid(centres, centres, centres, indexing="ij"), axis=-1).reshape(-1, 3)
+    tsdf, weight = np.zeros(len(cells)), np.zeros(len(cells))
+    for depths, camera in frames:
+        inverse = np.linalg.inv(camera)
+        x, y, z = (cells @ inverse[:3, :3].T + inverse[:3, 3]).T
+        seen = np.flatnonzero(z > 0)
+        u, v = x[seen] * focal / z[seen] + cu + 0.5, y[seen] * focal / z[seen] + cv + 0.5
+        inside = (u >= 1e-4) & (u < 640 - 1e-4) & (v >= 1e-4) & (v < 480 - 1e-4)
+        seen, u, v = seen[inside], u[inside].astype(int), v[inside].astype(int)
+        depth = depths[v, u] / 1000.0
+        ratio = np.sqrt(1 + ((u - cu) / focal) ** 2 + ((v - cv) / focal) ** 2)
+        distance = (depth - z[seen]) * ratio
+        taken = (depth > 0) & (distance > -0.04)
+        seen, value = seen[taken], np.minimum(distance[taken] / 0.04, 1.0)
+        tsdf[seen] = (tsdf[seen] * weight[seen] + value) / (weight[seen] + 1)
+        weight[seen] += 1
+    return tsdf.reshape(100, 100, 100), weight.reshape(100, 100, 100)
+
+
+def surface_points(tsdf: np.ndarray, weight: np.ndarray) -> int:
+    """Number of points that Open3D's extract_point_cloud finds: edges of the inner cells on which the distance changes its sign."""
+    count = 0
+    good = (weight > 0) & (tsdf < 0.98) & (tsdf >= -0.98)
+    for axis in range(3):
+        this = tuple(slice(1, 98 if i == axis else 99) for i in range(3))
+        next_ = tuple(slice(2, 99) if i == axis else slice(1, 99) for i in range(3))
+        count += int((good[this] & good[next_] & (tsdf[this] * tsdf[next_] < 0)).sum())
+    return count
+
+
+def test_a_recorded_room_has_the_surface_that_open3d_publishes(flow, data):
+    folder = data / "rgbd_open3d_redwood5"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    lines = (folder / "odometry.log").read_text().split("\n")
+    matrices = [np.array([[float(value) for value in line.split()] for line in lines[5 * i + 1 : 5 * i + 5]]) for i in range(5)]
+    images = [np.asarray(Image.open(folder / "depth" / f"{i:05d}.png")).astype(np.uint16) for i in range(5)]
+    # What Open3D's documentation has for these five frames.
+    assert surface_points(*open3d(list(zip(images, matrices, strict=True)))) == 2227
+
+    rotations = [scipy.spatial.transform.Rotation.from_matrix(matrix[:3, :3]) for matrix in matrices]
+    script = []
+    for i, (depths, matrix, rotation) in enumerate(zip(images, matrices, rotations, strict=True)):
+        script.append(send("pose", np.array([*matrix[:3, 3], *rotation.as_quat()]), i * 33 * MS))
+        script.append(send("depth", depths, i * 33 * MS, shape=[480, 640]))
+    plugin = {
+        "voxel_size_m": 0.04,
+        "shape": [100, 100, 100],
+        "poses": {"camera": {"input": "pose"}},
+        "inputs": [
+            {
+                "input": "depth",
+                "pose": "camera",
+                "camera": {"width": 640, "height": 480, "focal_px": [525, 525], "principal_px": [319.5, 239.5], "depth_m": [0.001, 4]},
+            }
+        ],
+        "tsdf": {"truncation_m": 0.04, "distance": "ray"},
+        "outputs": ["tsdf", "weight"],
+        "emit_every": 5,
+    }
+    flow.sender(script)
+    flow.robocache("node", {"plugins": [{"map": plugin}]}, {"depth": "sender/depth", "pose": "sender/pose"}, ["tsdf", "weight"])
+    flow.collector({"tsdf": "node/tsdf", "weight": "node/weight"})
+    done = flow.run()
+    (tsdf,), (weight,) = done.received("sink", "tsdf"), done.received("sink", "weight")
+    assert tsdf.metadata["frames_fused"] == 5
+    tsdf, weight = (message.values.reshape(100, 100, 100) for message in (tsdf, weight))
+    for matrix, rotation in zip(matrices, rotations, strict=True):
+        matrix[:3, :3] = rotation.as_matrix()
+    wanted, wanted_weight = open3d(list(zip(images, matrices, strict=True)))
+    # Float32 decides the pixel of a few cells, and whether a few lie just within the truncation, otherwise than float64.
+    same = weight == wanted_weight
+    assert (~same).sum() < 40, (~same).sum()
+    seen = same & (wanted_weight > 0)
+    deviation = np.abs(tsdf / np.float32(0.04) - wanted)[seen]
+    assert (deviation > 1e-4).sum() < 40, (deviation > 1e-4).sum()
+    assert abs(surface_points(tsdf / 0.04, weight) - 2227) <= 3

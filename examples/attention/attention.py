@@ -26,10 +26,11 @@ class Tokens:
 
     @classmethod
     def of(cls, observations: list, device: torch.device | str = "cpu", each_sample_once: bool = False) -> "Tokens":
-        """Makes tokens of observations of the same modalities (`robocache.Observation`).
+        """Turns observations (`robocache.Observation`), all of the same modalities, into one batch of tokens.
 
-        A sample of a stream that is slower than the rows is in several rows. With `each_sample_once`, only the oldest of these
-        rows gets attention. The option is for the modes `previous` and `nearest`, which hold samples; other modes blend samples.
+        A sample of a stream that is slower than the rows is in several rows. With `each_sample_once`, only the oldest
+        of these rows gets attention. The option is for the modes `previous` and `nearest`, which hold samples; other
+        modes blend samples.
         """
         stack = lambda name: torch.stack([torch.from_numpy(getattr(o, name)) for o in observations])  # noqa: E731
         valid, age_ns, targets_ns = stack("valid"), stack("age_ns"), stack("timestamps_ns")

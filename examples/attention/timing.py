@@ -26,7 +26,7 @@ CALLS, PASSES = 20, 50
 
 
 def median_us(call) -> float:
-    """Returns the median time of a call, us, in a CUDA graph of CALLS calls."""
+    """Returns the median time of the function `call`, us. A CUDA graph runs it CALLS times, so that launches do not count."""
     for _ in range(3):
         call()
     torch.cuda.synchronize()

@@ -39,7 +39,7 @@ def vector(values):
 
 
 def arm(t: float) -> np.ndarray:
-    """Positions of the seven joints, rad, and of the gripper, m, at the time `t`, s."""
+    """Returns the positions of the seven joints, rad, and of the gripper, m, at the time `t`, s."""
     return np.append(0.6 * np.sin(0.8 * t + np.arange(7)), 0.04 + 0.04 * math.sin(t))
 
 
@@ -72,7 +72,7 @@ def image(header, t: float, height: int = 48, width: int = 64):
 
 
 def message(topic: str, i: int, stamp_ns: int):
-    """Makes message `i` of a topic, with the stamp `stamp_ns`; None while the topic's sensor drops out."""
+    """Makes message number `i` of a ROS topic, with the stamp `stamp_ns`; None while the topic's sensor drops out."""
     t = (stamp_ns - START) / SECOND
     time = of("builtin_interfaces/msg/Time", sec=stamp_ns // SECOND, nanosec=stamp_ns % SECOND)
     header = of("std_msgs/msg/Header", stamp=time, frame_id=topic.split("/")[1])

@@ -1,9 +1,9 @@
-"""Sensors of a made-up robot, as other software sends them. A process runs one sensor.
+"""Sensors of a made-up robot that send messages as other software does, without robocache. A process runs one sensor.
 
     sensors.py camera|depth|joint_states|pose|points [SECONDS]
 
-The sensors `camera` and `depth` send images as the camera nodes of dora's hub do. The other sensors send a topic as dora's ROS 2
-bridge does: a struct of one row, with lists for arrays and the stamp in its header. Nothing in the messages is made for robocache.
+The sensors `camera` and `depth` send images as the camera nodes of dora's hub do. The other sensors send a topic as the ROS 2
+bridge of dora does: an Arrow struct with one row, with lists for arrays and the stamp in its header.
 """
 
 import sys
@@ -19,21 +19,21 @@ LINGER_S = 0.5
 
 
 def camera(time_ns: int):
-    """Makes an image of 64 x 48 pixels, rgb8, as a flat array."""
+    """Makes an image message: 64 x 48 pixels, rgb8, as a flat array."""
     columns = np.cos(phase(time_ns) + np.linspace(0, np.pi, 64))
     image = np.broadcast_to((127 + 127 * columns)[None, :, None], (48, 64, 3)).astype(np.uint8)
     return pa.array(image.ravel()), {"encoding": "rgb8", "width": 64, "height": 48, "timestamp": time_ns}
 
 
 def depth(time_ns: int):
-    """Makes a depth image of 16 x 12 pixels, mm, of a wall that moves back and forth. A pixel without a return is 0."""
+    """Makes a depth image of 16 x 12 pixels, mm, of a wall that moves back and forth. Pixels without a return are 0."""
     image = np.full((12, 16), 2000 + 1000 * np.sin(phase(time_ns)), np.uint16)
     image[0, 0] = 0
     return pa.array(image.ravel()), {"encoding": "mono16", "width": 16, "height": 12, "focal": [14, 14], "timestamp": time_ns}
 
 
 def joint_states(time_ns: int):
-    """Makes a sensor_msgs/JointState. Every second message has its joints in another order."""
+    """Makes a sensor_msgs/JointState message. Every second message lists the joints in another order."""
     names = ["elbow", "finger", "shoulder", "wrist"]
     if time_ns // 10_000_000 % 2:
         names.reverse()
@@ -45,7 +45,7 @@ def joint_states(time_ns: int):
 
 
 def pose(time_ns: int):
-    """Makes a geometry_msgs/PoseStamped, which turns about z."""
+    """Makes a geometry_msgs/PoseStamped message of a pose that turns about z."""
     half = phase(time_ns) / 2
     position = {"x": 0.4 * np.cos(phase(time_ns)), "y": 0.4 * np.sin(phase(time_ns)), "z": 0.3}
     orientation = {"x": 0.0, "y": 0.0, "z": np.sin(half), "w": np.cos(half)}
@@ -57,7 +57,7 @@ FIELDS = [{"name": name, "offset": offset, "datatype": 7, "count": 1} for name, 
 
 
 def points(time_ns: int):
-    """Makes a sensor_msgs/PointCloud2 of 20,000 points of a wall; points without a return are NaN."""
+    """Makes a sensor_msgs/PointCloud2 message: 20,000 points of a wall, some of them NaN, as without a return."""
     random = np.random.default_rng(time_ns)
     cloud = np.zeros(20_000, POINT)
     cloud["x"] = random.normal(4.0, 0.02, 20_000)
@@ -80,7 +80,8 @@ def points(time_ns: int):
 
 
 def row(**values):
-    """Makes the payload and the empty metadata of a topic's message: a struct of one row."""
+    """Makes the payload of a topic's message, an Arrow struct with one row and the columns `values`. Returns it
+    with empty metadata."""
     return pa.array([values]), {}
 
 
@@ -89,7 +90,7 @@ def header(time_ns: int, frame_id: str) -> dict:
 
 
 def phase(time_ns: int) -> float:
-    """Phase of all motion at a time, rad; it goes on by half a turn a second."""
+    """Returns the angle of the robot's simulated motion at a time, rad. It grows by half a turn a second."""
     return time_ns % (2 * S) / S * np.pi
 
 

@@ -1,7 +1,7 @@
 """Makes the policies that `policy.py` runs, `act` and `diffusion` in out/lerobot: `make_policy.py --out out/lerobot`.
 
-The streams of the simulated robot are fused by robocache-fuse, configured as on the robot, except that fuse waits for every
-sample. So the data are the same in every run. The observations become a LeRobotDataset, with LeRobot's own statistics.
+Robocache-fuse fuses the streams of the simulated robot. Its configuration is the robot's, except that fuse waits for every
+sample, so that the data are the same in every run. The observations become a LeRobotDataset, with LeRobot's own statistics.
 
 LeRobot's policies are then trained on the dataset for some steps: enough for an example, not to move a robot. Each policy is
 saved with its pre- and post-processors, and with `robocache.json`, which has the modalities of the inputs, and the period.

@@ -37,7 +37,7 @@ from robocache.presets import InvalidObservation
 
 
 class Policy:
-    """The network with its processors, and the rules by which observations are refused. The function `run` reads the events."""
+    """The network with its pre- and post-processors, and the rules by which an observation is refused."""
 
     def __init__(self, folder: pathlib.Path, max_age_ms: dict[str, float], device: str):
         about = json.loads((folder / "robocache.json").read_text())
@@ -66,7 +66,8 @@ class Policy:
         self.predict({key: torch.zeros(1, *rows, width) for key, width in self.widths.items()})
 
     def observe(self, event: dict) -> tuple[Observation, np.ndarray | None]:
-        """Reads an event. Returns the observation, and its chunk [horizon, A], or None if the observation is refused."""
+        """Reads an event of dora. Returns the observation and the policy's action chunk [horizon, A]; None for the chunk if the
+        observation is refused."""
         observation = Observation.from_event(event)
         self.counts["observations"] += 1
         refusal = self.gate.refusal(observation)
@@ -135,8 +136,8 @@ class Policy:
 
 
 def rows(observation: Observation, of: list[int], count: int) -> list[int]:
-    """Returns the indices of the newest `count` rows, oldest first. The first row in which all modalities `of` are valid replaces
-    rows from before the first sample of one of them. Raises InvalidObservation if another row lacks one of them."""
+    """Returns the indices of the newest `count` rows, oldest first. Rows from before the first sample of a modality in `of` are
+    replaced by the first row in which all of these are valid. Raises InvalidObservation if another row lacks one of them."""
     if len(observation) < count:
         raise MessageError(f"the window has {len(observation)} rows, the policy takes {count}: set `window` of fuse")
     valid = observation.valid[:, of]
@@ -149,7 +150,8 @@ def rows(observation: Observation, of: list[int], count: int) -> list[int]:
 
 
 def run(node: Node, policy: Policy) -> None:
-    """Handles all events of the node. It goes on after INPUT_CLOSED and STOP, since dora returns queued events after these."""
+    """Handles the node's events. It continues after INPUT_CLOSED and STOP, since dora still returns queued
+    events after these."""
     for event in node:
         match event["type"]:
             case "INPUT":

@@ -1,4 +1,4 @@
-"""Prints what the map knows, each time that it is published.
+"""Prints a summary of each map that is published: its surfaces, and the free distance at one place.
 
 If ROBOCACHE_PICTURE names a file, it also draws the last map into that file.
 """
@@ -9,48 +9,53 @@ import numpy as np
 import robocache as rc
 from dora import Node
 
+# A place between the box and the ball, and the height of a section through both, metres, in the frame of the table.
+PLACE = (0.05, 0.0, 0.08)
 
-def draw(percent: np.ndarray, distance: np.ndarray, grid: rc.Voxels, file: str) -> None:
-    """Draws a layer of the occupancy [X, Y] and the distances [X, Y] of the slice into a file."""
+
+def draw(tsdf: rc.Voxels, slice_: rc.Voxels, file: str) -> None:
+    """Draws two pictures side by side into a file: a layer of the signed distances, and the distances of the slice."""
     import matplotlib
 
     matplotlib.rcParams.update({"svg.hashsalt": "robocache", "font.size": 9})
     from matplotlib import pyplot
 
-    (left, lower, _), (x, y, _) = grid.origin_m, grid.grid_shape
-    edges = (left, left + x * grid.voxel_size_m[0], lower, lower + y * grid.voxel_size_m[1])
-    figure, (cells, slice_) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
-    # Cells that are not known stay white.
-    known = np.ma.masked_less(percent, 0)
-    figure.colorbar(cells.imshow(known.T, origin="lower", extent=edges, cmap="Greys", vmin=0, vmax=100, rasterized=True), ax=cells, label="%")
-    cells.set(xlabel="x, m", ylabel="y, m", title="occupancy: the layer of the lidar")
-    figure.colorbar(slice_.imshow(distance.T, origin="lower", extent=edges, cmap="viridis", rasterized=True), ax=slice_, label="m")
-    slice_.set(xlabel="x, m", title="esdf_slice: distance to the nearest obstacle")
+    (left, lower, _), (x, y, _) = tsdf.origin_m, tsdf.grid_shape
+    edges = (left, left + x * tsdf.voxel_size_m[0], lower, lower + y * tsdf.voxel_size_m[1])
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
+    layer = tsdf.dense()[0, :, :, cell_of(tsdf, PLACE)[2]]
+    drawings = [
+        (layer, "RdBu", f"tsdf: the layer {PLACE[2]} m above the table"),
+        (slice_.dense()[0, :, :, 0], "viridis", "esdf_slice: distance to the nearest obstacle"),
+    ]
+    for axis, (values, colours, title) in zip(axes, drawings, strict=True):
+        image = axis.imshow(values.T, origin="lower", extent=edges, cmap=colours, rasterized=True)
+        figure.colorbar(image, ax=axis, label="m", shrink=0.8)
+        axis.set(xlabel="x, m", title=title)
+    axes[0].set(ylabel="y, m")
     figure.savefig(file, metadata={"Date": None})
 
 
-def cell_of(grid: rc.Voxels, x: float, y: float) -> tuple[int, int]:
-    """Returns the cell of a place, metres, in the frame of the map."""
-    place = np.floor((np.array([x, y]) - grid.origin_m[:2]) / grid.voxel_size_m[:2])
-    return int(place[0]), int(place[1])
+def cell_of(grid: rc.Voxels, place: tuple[float, float, float]) -> tuple[int, ...]:
+    """Returns the cell (x, y, z) of a grid that contains a point. The point is in metres, in the frame of the map."""
+    return tuple(np.floor((np.array(place) - grid.origin_m) / grid.voxel_size_m).astype(int).tolist())
 
 
 def main() -> None:
     node = Node()
-    percent, distance, grid = None, None, None
+    tsdf, slice_ = None, None
     for event in (event for event in node if event["type"] == "INPUT"):
-        grid = rc.Voxels.from_event(event)
-        if event["id"] == "occupancy":
-            percent = grid.dense()[0]
+        if event["id"] == "tsdf":
+            tsdf = rc.Voxels.from_event(event)
             continue
-        # The lidar is at the origin of the map's frame.
-        distance = grid.dense()[0, :, :, 0]
-        if percent is not None:
-            free, occupied = int(((percent >= 0) & (percent < 50)).sum()), int((percent > 50).sum())
-            nearest = distance[cell_of(grid, 0.0, 0.0)]
-            node.log_info(f"{free} cells are free, {occupied} occupied; the nearest obstacle is {nearest:.2f} m from the lidar")
-    if (file := os.environ.get("ROBOCACHE_PICTURE")) and percent is not None and distance is not None:
-        draw(percent[:, :, percent.shape[2] // 2], distance, grid, file)
+        slice_ = rc.Voxels.from_event(event)
+        if tsdf is None:
+            continue
+        surfaces = int((np.abs(tsdf.dense()[0]) < tsdf.voxel_size_m[0]).sum())
+        x, y, _ = cell_of(slice_, PLACE)
+        node.log_info(f"{surfaces} cells are next to a surface; between the box and the ball {slice_.dense()[0, x, y, 0]:.2f} m are free")
+    if (file := os.environ.get("ROBOCACHE_PICTURE")) and tsdf is not None and slice_ is not None:
+        draw(tsdf, slice_, file)
 
 
 if __name__ == "__main__":

@@ -44,5 +44,5 @@ def writer(folder, name: str, schema: pa.Schema) -> pa.ipc.RecordBatchFileWriter
 
 
 def one(values: np.ndarray) -> pa.Array:
-    """Makes a List column of one row, which holds all of `values`."""
+    """Makes a pyarrow List column with one row, the list of all `values`."""
     return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values))

@@ -25,7 +25,7 @@ ACTION_FIELDS = [f"joint_{i}" for i in range(1, 8)] + ["gripper"]
 
 
 class Policy:
-    """The network, and the rules by which observations are refused. The function `run` reads the events."""
+    """The policy's network, and the rules by which an observation is refused."""
 
     def __init__(self, model: pathlib.Path, gate: rc.Gate):
         options = onnxruntime.SessionOptions()

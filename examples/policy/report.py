@@ -27,7 +27,7 @@ def percentiles(values, scale: float = 1.0) -> dict | None:
 
 
 class Report:
-    """Figures of observations and actions. Times are ns: by the wall clock (`received_ns`), or of capture (`timestamp_ns`)."""
+    """Figures of observations and actions. Times are in ns: `received_ns` by the wall clock, `timestamp_ns` of the capture."""
 
     def __init__(self):
         self.modalities: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ SHOWN = 20
 
 
 def warnings(folder: pathlib.Path) -> str:
-    """Returns the warnings and errors of the newest run that dora logged to a folder, in the order of time, one line each."""
+    """Returns the warnings and errors of the newest run in a folder of dora's logs, in the order of time, one line each."""
     logs = sorted(folder.glob("*/log_*.jsonl"), key=lambda path: path.stat().st_mtime)
     if not logs:
         return f"no log of a run in {folder}"

@@ -1,9 +1,9 @@
-"""Sensors of a made-up robot: how each kind of stream is sent to robocache. A process runs one of them.
+"""Sensors of a made-up robot: how each kind of stream is sent to robocache. A process runs one sensor.
 
     sensors.py camera|joints|wrench|front|rear [SECONDS]
 
-Each function below stands for a driver: it takes the time at which the sensor measured, ns since 1970, and gives the
-payload and its metadata. docs/sensors.md explains both.
+Each function below stands for a driver. It takes the time at which the sensor measured, ns since 1970, and returns the payload
+and its metadata. docs/sensors.md explains payloads and metadata.
 """
 
 import os
@@ -21,18 +21,18 @@ LINGER_S = 0.5
 
 
 def camera(time_ns: int):
-    """Features of an image: one sample of 16 values. Without a `shape` a message is one sample."""
+    """Makes features of an image: one sample of 16 values. A message without the key `shape` is one sample."""
     features = np.cos(phase(time_ns) + np.arange(16))
     return pa.array(features.astype(np.float32)), {"timestamp_ns": time_ns}
 
 
 def joints(time_ns: int):
-    """Seven joint angles in rad. Any float or integer type will do."""
+    """Makes seven joint angles, rad. Values may have any float or integer type."""
     return pa.array(np.sin(phase(time_ns) + np.arange(7))), {"timestamp_ns": time_ns, "shape": [7]}
 
 
 def wrench(time_ns: int):
-    """Force and torque at 1 kHz, ten samples a message: `[10, 6]`, with a stamp for each row."""
+    """Makes ten samples of force and torque at 1 kHz in one message: `[10, 6]`, with a stamp for each row."""
     # The stamps are Python integers, since dora would turn NumPy integers into text.
     stamps = [time_ns - i * S // 1000 for i in reversed(range(10))]
     rows = np.stack([10 * np.sin(phase(stamp) + np.arange(6)) for stamp in stamps])
@@ -41,7 +41,7 @@ def wrench(time_ns: int):
 
 
 def front(time_ns: int):
-    """A cloud as a struct: a column for each field, so that each has a type of its own."""
+    """Makes a point cloud as an Arrow struct: a column for each field, so that each field has its own type."""
     points = wall(time_ns)
     columns = {
         "x": pa.array(points[:, 0]),
@@ -54,7 +54,7 @@ def front(time_ns: int):
 
 
 def rear(time_ns: int):
-    """A cloud as a flat array `[N, 4]`: `fields` names its columns."""
+    """Makes a point cloud as a flat array of `[N, 4]`; the metadata key `fields` names its columns."""
     points = wall(time_ns)
     points = np.column_stack([points, np.full(len(points), 80, np.float32)])
     metadata = {
@@ -67,7 +67,7 @@ def rear(time_ns: int):
 
 
 def phase(time_ns: int) -> float:
-    """Phase of all motion at a time, rad; it goes on by half a turn a second."""
+    """Returns the angle of the robot's simulated motion at a time, rad. It grows by half a turn a second."""
     return time_ns % (2 * S) / S * np.pi
 
 

@@ -11,7 +11,7 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Time that the process waits before it ends, since messages in flight would be lost.
+/// Time that the process waits before it exits, because messages still in transport are lost with it.
 const LINGER: Duration = Duration::from_millis(500);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -47,14 +47,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 type Message = (ArrayRef, Vec<(String, Parameter)>);
 
-/// Angular velocity in rad/s and acceleration in m/s^2: one sample of six values.
+/// Makes a message of the IMU: one sample of six values, angular velocity in rad/s and acceleration in m/s^2.
 fn imu(time_ns: i64) -> Message {
     let turn = phase(time_ns) as f32;
     let values = vec![0.1 * turn.sin(), 0.0, 0.2 * turn.cos(), turn.sin(), turn.cos(), 9.81];
     (Arc::new(Float32Array::from(values)), vec![stamp(time_ns), shape(&[6])])
 }
 
-/// Force and torque at 1 kHz, ten samples a message: `[10, 6]`, with a stamp for each row.
+/// Makes a message of the force/torque sensor: ten samples at 1 kHz, `[10, 6]`, with a stamp for each row.
 fn wrench(time_ns: i64) -> Message {
     let stamps: Vec<i64> = (0..10).rev().map(|i| time_ns - i * 1_000_000).collect();
     let values = stamps
@@ -65,7 +65,7 @@ fn wrench(time_ns: i64) -> Message {
     (payload, vec![stamp(time_ns), stamps, shape(&[10, 6])])
 }
 
-/// A cloud as a struct: a column for each field, so that each has a type of its own.
+/// Makes a cloud in struct form: a column for each field, so that each has a type of its own.
 fn front(time_ns: i64) -> Message {
     let points = wall();
     let axis = |i: usize| Arc::new(Float32Array::from_iter_values(points.iter().map(|point| point[i]))) as ArrayRef;
@@ -86,7 +86,7 @@ fn front(time_ns: i64) -> Message {
     )
 }
 
-/// A cloud as a flat array `[N, 4]`: `fields` names its columns.
+/// Makes a cloud as a flat array `[N, 4]`, whose columns the metadata key `fields` names.
 fn rear(time_ns: i64) -> Message {
     let points = wall();
     let values = points.iter().flat_map(|[x, y, z]| [*x, *y, *z, 80.0]);
@@ -108,7 +108,7 @@ fn shape(dimensions: &[i64]) -> (String, Parameter) {
     ("shape".to_owned(), Parameter::ListInt(dimensions.to_vec()))
 }
 
-/// Phase of all motion at a time, rad; it goes on by half a turn a second.
+/// Returns the phase of the simulated motion at a time, rad: half a turn a second, from 0 to 2 pi.
 fn phase(time_ns: i64) -> f64 {
     (time_ns % 2_000_000_000) as f64 * 1e-9 * PI
 }
@@ -127,7 +127,7 @@ fn wall() -> Vec<[f32; 3]> {
         .collect()
 }
 
-/// Reads the clock, ns since 1970, in place of the time of measurement that a driver takes from its sensor.
+/// Reads the host's clock, ns since 1970. A real driver uses the time at which its sensor measured instead.
 fn now_ns() -> Result<i64, Box<dyn Error>> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?)
 }

@@ -7,7 +7,7 @@ from dora import Node
 
 
 class Second:
-    """Figures of the messages that arrived since the last printed line."""
+    """Rate, age and validity of the messages that arrived since the last printed line."""
 
     def __init__(self):
         self.began = time.monotonic()

@@ -16,11 +16,12 @@ use robocache::time::{ns_to_ms, ns_to_s};
 use robocache_sim::config::{SimConfig, StreamConfig};
 use robocache_sim::lidar::{COLUMNS, RINGS};
 use robocache_sim::signals::{CAMERA_DIM, PROPRIO_DIM, WRENCH_DIM};
+use robocache_sim::table::{DEPTH_HEIGHT, DEPTH_WIDTH, POSE_DIM};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of messages that are read from the start of a recording.
+/// Maximum number of messages that are read from the start of a recording, to learn facts about its streams.
 const MESSAGES: usize = 20_000;
 /// Maximum bytes that metadata and framing add to a message's payload.
 const FRAMING: u64 = 4096;
@@ -49,7 +50,7 @@ pub struct StreamFacts {
     pub unpaced: Option<String>,
 }
 
-/// Kind of a stream's messages, as far as the checks tell kinds apart.
+/// Kind of a stream's messages, as far as the checks distinguish kinds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// Samples with this number of values each.
@@ -82,7 +83,8 @@ impl Kind {
         }
     }
 
-    /// Returns the kind that a type of the dataflow declares; `None` if the type is not robocache's, or lacks its `dim`.
+    /// Returns the kind that a message type in the dataflow declares; `None` if the type is not robocache's, or lacks
+    /// its `dim`.
     pub fn of_type(urn: &str) -> Option<Self> {
         let (name, dim) = parts_of_type(urn)?;
         Some(match name {
@@ -125,8 +127,8 @@ impl Kind {
     }
 }
 
-/// True if a message with the fields `fields` holds `samples` samples, a row for each stamp, not the points of a cloud. The names
-/// x, y and z alone don't decide: positions and poses have them, too.
+/// True if the rows of a message are samples, one for each of its `samples` stamps; false if they are the points of a cloud.
+/// The field names x, y and z alone do not decide, since positions and poses have them, too.
 fn is_rows(message: &Message, samples: usize, fields: &[String]) -> bool {
     let Some(values) = message.flat() else { return false };
     let sides = message.header.shape.get().map_or(1, <[i64]>::len);
@@ -191,6 +193,12 @@ impl StreamFacts {
             "camera" => (&streams.camera, Kind::Samples(CAMERA_DIM), 4 * CAMERA_DIM),
             "force" => (&streams.force, Kind::Samples(WRENCH_DIM), 4 * WRENCH_DIM),
             "proprio" => (&streams.proprio, Kind::Samples(PROPRIO_DIM), 4 * PROPRIO_DIM),
+            "depth" => (
+                &streams.depth,
+                Kind::Samples(DEPTH_HEIGHT * DEPTH_WIDTH),
+                2 * DEPTH_HEIGHT * DEPTH_WIDTH,
+            ),
+            "camera_pose" => (&streams.camera_pose, Kind::Samples(POSE_DIM), 8 * POSE_DIM),
             _ => {
                 let fields = ["x", "y", "z", "intensity", "ring", "t_ns"].map(str::to_owned).into();
                 (&streams.lidar, Kind::Cloud(Some(fields)), 22 * COLUMNS * RINGS)
@@ -387,7 +395,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Finds the facts about the output `source`, such as `robot/camera`. If no node has the output, no fact is known.
+    /// Returns the facts about the output `source`, such as `robot/camera`. If no node has the output, no fact is known.
     pub fn of(&self, source: &str) -> StreamFacts {
         if let Some(known) = self.found.borrow().get(source) {
             return known.clone();
@@ -443,7 +451,7 @@ impl<'a> Streams<'a> {
     pub fn outputs(&self, operation: &Operation, input: &dyn Fn(&str) -> StreamFacts) -> Vec<(String, StreamFacts)> {
         let mut found: Vec<(String, StreamFacts)> = match &operation.section {
             Section::Sim(config) => {
-                let streams = ["camera", "force", "proprio", "lidar"];
+                let streams = ["camera", "force", "proprio", "lidar", "depth", "camera_pose"];
                 streams
                     .map(|stream| (stream.to_owned(), StreamFacts::of_sim(stream, config)))
                     .into()
@@ -535,7 +543,7 @@ fn timer_hz(timer: &str) -> Option<f64> {
     }
 }
 
-/// Returns the bytes that a message with a payload of `bytes` takes in a node's pool of shared memory.
+/// Returns the space that a message with a payload of `bytes` bytes takes in a node's pool of shared memory, bytes.
 pub fn pooled(bytes: u64) -> u64 {
     bytes + FRAMING
 }

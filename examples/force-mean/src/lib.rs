@@ -1,7 +1,7 @@
 //! Shows how to write a plugin in your own crate, and how to run the plugin with robocache's plugins in one process.
 //!
 //! The plugin publishes the running mean of a stream as `force_mean`. If it is listed before `fuse` in the configuration, fuse
-//! takes its output without leaving the process.
+//! reads this output within the process.
 
 use robocache::prelude::*;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Plugin that adds the operation `force_mean` to an app.
 #[derive(Default)]
 pub struct ForceMeanPlugin {
-    /// Configuration that the program gives; `None` if the section of the configuration file is to be read.
+    /// Configuration set by the program; `None` to read the section `force_mean:` of the configuration file.
     config: Option<ForceMeanConfig>,
 }
 
@@ -89,7 +89,8 @@ impl ForceMean {
         })
     }
 
-    /// Adds the newest sample, with the stamp `time` in ns, to the window, drops older samples, and updates the sums.
+    /// Adds the newest sample to the window; `time` is its stamp, ns. Drops the samples that have left the window, and updates
+    /// the sums.
     fn add(&mut self, time: i64) {
         let dim = self.sample.len();
         if self.times.back().is_some_and(|&newest| time < newest) {

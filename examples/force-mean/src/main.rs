@@ -1,4 +1,4 @@
-//! A node that runs the plugin of the running mean, and fuse after it, in one process.
+//! Node that runs the plugin `force_mean`, and fuse after it, in one process.
 
 use force_mean::ForceMeanPlugin;
 use robocache::prelude::*;

@@ -1,4 +1,4 @@
-//! Tests of the running mean by itself, and of the example's configuration, in which fuse takes the mean in process.
+//! Tests of the plugin `force_mean` alone, and of the example's configuration, where fuse reads the mean within the process.
 
 use super::*;
 use std::path::Path;

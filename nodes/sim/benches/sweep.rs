@@ -1,4 +1,4 @@
-//! Times one sweep, and a whole second of the robot, on one core.
+//! Benchmark of one lidar sweep, and of one second of the whole simulated robot, on one core.
 //!
 //! `cargo bench --profile release -p robocache-sim --bench sweep`
 
@@ -6,6 +6,7 @@ use robocache_sim::config::SimConfig;
 use robocache_sim::lidar::{Lidar, PointBuffers, SWEEP_NS};
 use robocache_sim::schedule::{Schedule, Sensor};
 use robocache_sim::signals;
+use robocache_sim::table::{DEPTH_HEIGHT, DEPTH_WIDTH, DepthCamera, camera_pose_values};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ fn main() {
         Err(error) => panic!("{error}"),
     };
     let mut features = [0.0; signals::CAMERA_DIM];
+    let depth_camera = DepthCamera::new();
+    let mut depths = vec![0; DEPTH_WIDTH * DEPTH_HEIGHT];
     let begin = Instant::now();
     for event in schedule {
         match event.sensor {
@@ -41,6 +44,8 @@ fn main() {
             Sensor::Force => drop(black_box(signals::wrench(event.true_ns))),
             Sensor::Proprio => drop(black_box(signals::proprio(event.true_ns))),
             Sensor::Lidar => lidar.cast(event.true_ns, black_box(&mut points)),
+            Sensor::Depth => depth_camera.render(event.true_ns, black_box(&mut depths)),
+            Sensor::CameraPose => drop(black_box(camera_pose_values(event.true_ns))),
         }
     }
     println!("one second of the robot, lidar included: {:?}", begin.elapsed() / 10);

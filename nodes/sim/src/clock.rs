@@ -1,4 +1,4 @@
-//! Times of one sensor: its captures, their stamps, and the times at which its messages come out of the network.
+//! Times of the samples of one simulated sensor: capture, stamp and publication.
 //!
 //! A sample's times depend only on the config, the seed and the sample's number.
 
@@ -6,7 +6,7 @@ use crate::config::StreamConfig;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// The times of one sample, ns since 1970.
+/// Capture time, stamp and publication time of one sample, ns since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// True time of the capture, ns: the argument of the functions in [`crate::signals`].
@@ -17,10 +17,10 @@ pub struct Times {
     pub publish_ns: i64,
 }
 
-/// One sensor's clock and network, sample by sample.
+/// Simulated clock and network of one sensor, which give each sample its times.
 ///
-/// Every sample draws the same number of random values, lost or not, so that a change of the losses does not move the other
-/// samples.
+/// Every sample draws the same number of random values, lost or not. So a change of the losses does not change the times of the
+/// other samples.
 pub struct StreamClock {
     rng: ChaCha8Rng,
     start_ns: i64,
@@ -39,10 +39,10 @@ pub struct StreamClock {
 }
 
 impl StreamClock {
-    /// Makes a clock whose first sample is nominally at `start_ns`. Its random numbers are those of the generator's stream
-    /// `rng_stream` for `seed`.
+    /// Makes a clock whose first sample is nominally at `start_ns`. Its random numbers come from the stream `rng_stream` of a
+    /// generator that is seeded with `seed`.
     ///
-    /// `config` has passed [`crate::config::SimConfig::validate`].
+    /// `config` must have passed [`crate::config::SimConfig::validate`].
     pub fn new(config: &StreamConfig, seed: u64, rng_stream: u64, start_ns: i64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(rng_stream);

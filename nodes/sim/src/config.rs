@@ -29,9 +29,9 @@ pub struct ConfigError {
 pub struct SimConfig {
     /// Seed of all random numbers. Two runs with the same seed and settings give the same messages.
     pub seed: u64,
-    /// Capture time that the run covers, s; null: without end.
+    /// Duration of the run, in capture time, s. `null` means that it never ends.
     pub duration_s: Option<f64>,
-    /// True time of the first sample, ns since 1970; null: the time at which the robot is switched on.
+    /// True time of the first sample, ns since 1970. `null` means the time at which the robot is switched on.
     pub start_ns: Option<i64>,
     /// True to publish in real time, false to publish as fast as consumers take the messages.
     pub real_time: bool,
@@ -51,8 +51,8 @@ impl Default for SimConfig {
     }
 }
 
-/// The sensors, by output id. A stream that is absent has its defaults, and a stream that is null is off. A key that is absent
-/// in a stream has that stream's default.
+/// The sensors, by output id. A stream that is absent has its defaults, and a stream that is `null` is off. An absent key of a
+/// stream has that stream's default.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Streams {
@@ -68,6 +68,12 @@ pub struct Streams {
     /// Point clouds. 10 Hz, published after the sweep's 100 ms.
     #[serde(deserialize_with = "lidar")]
     pub lidar: Option<StreamConfig>,
+    /// Images of the depth camera, 120 x 160 values. 15 Hz.
+    #[serde(deserialize_with = "depth")]
+    pub depth: Option<StreamConfig>,
+    /// Poses of the depth camera, 7 values. 100 Hz.
+    #[serde(deserialize_with = "camera_pose")]
+    pub camera_pose: Option<StreamConfig>,
 }
 
 impl Default for Streams {
@@ -77,6 +83,8 @@ impl Default for Streams {
             force: Some(StreamConfig::force()),
             proprio: Some(StreamConfig::proprio()),
             lidar: Some(StreamConfig::lidar()),
+            depth: Some(StreamConfig::depth()),
+            camera_pose: Some(StreamConfig::camera_pose()),
         }
     }
 }
@@ -168,13 +176,33 @@ impl StreamConfig {
         }
     }
 
+    /// Defaults of the depth camera: 15 Hz, 30 ms latency, no losses.
+    pub fn depth() -> Self {
+        Self {
+            jitter_ms: 0.5,
+            latency_ms: 30.0,
+            latency_jitter_ms: 2.0,
+            ..Self::ideal(15.0)
+        }
+    }
+
+    /// Defaults of the depth camera's pose: 100 Hz, 2 ms latency, no losses.
+    pub fn camera_pose() -> Self {
+        Self {
+            jitter_ms: 0.1,
+            latency_ms: 2.0,
+            latency_jitter_ms: 0.3,
+            ..Self::ideal(100.0)
+        }
+    }
+
     /// Nominal time between samples, ns.
     pub fn period_ns(&self) -> i64 {
         (1e9 / self.rate_hz).round() as i64
     }
 }
 
-/// Keys of a stream as the file has them; an absent key has the stream's own default.
+/// Keys of a stream as the configuration file has them. An absent key has the stream's own default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StreamKeys {
@@ -216,6 +244,14 @@ fn lidar<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StreamConfig>, D::
     stream(from, StreamConfig::lidar())
 }
 
+fn depth<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StreamConfig>, D::Error> {
+    stream(from, StreamConfig::depth())
+}
+
+fn camera_pose<'de, D: Deserializer<'de>>(from: D) -> Result<Option<StreamConfig>, D::Error> {
+    stream(from, StreamConfig::camera_pose())
+}
+
 impl SimConfig {
     /// Checks every value of the section.
     ///
@@ -239,12 +275,16 @@ impl SimConfig {
             force,
             proprio,
             lidar,
+            depth,
+            camera_pose,
         } = &self.streams;
         let streams = [
             ("camera", camera),
             ("force", force),
             ("proprio", proprio),
             ("lidar", lidar),
+            ("depth", depth),
+            ("camera_pose", camera_pose),
         ];
         if streams.iter().all(|(_, stream)| stream.is_none()) {
             return Err(refuse("sim.streams", "null for all of them", "at least one stream"));

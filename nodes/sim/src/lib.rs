@@ -1,9 +1,9 @@
 //! A deterministic robot to demonstrate and test on, without a download.
 //!
-//! A 7-joint arm with a gripper, a wrist force/torque sensor, camera features and a spinning lidar in a
-//! room where things move. Three parts, each usable by itself:
+//! A 7-joint arm with a gripper, a wrist force/torque sensor, camera features, a spinning lidar in a
+//! room where things move, and a depth camera that circles around a table. Three parts, each usable by itself:
 //!
-//! - [`signals`] and [`lidar`]: what the sensors measure, as closed forms of true time, so that a test knows
+//! - [`signals`], [`lidar`] and [`table`]: what the sensors measure, as closed forms of true time, so that a test knows
 //!   the truth at any instant;
 //! - [`config`]: the sensors, and the errors of their clocks and networks;
 //! - [`schedule`]: the capture time, the stamp and the publication time of each sample.
@@ -31,4 +31,5 @@ pub mod plugin;
 pub mod scene;
 pub mod schedule;
 pub mod signals;
+pub mod table;
 pub mod turns;

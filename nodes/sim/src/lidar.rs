@@ -1,8 +1,8 @@
 //! A spinning lidar of 64 rings x 1024 columns, ray-cast into the [`crate::scene`].
 //!
-//! A sweep takes 100 ms, counter-clockwise from +x. Each column is fired at its own instant and sees the
-//! moving things where they are at that instant, so a sweep is skewed as a real one is. There is no range
-//! noise: a point lies on its surface to f32 rounding.
+//! A sweep takes 100 ms, counter-clockwise from +x. Each column is fired at its own instant and sees the moving bodies where
+//! they are at that instant, so a sweep is skewed as a real one is. There is no range noise: a point lies on its surface to
+//! f32 rounding.
 
 use crate::scene::{
     Bounds, FLOOR_REFLECTIVITY, GATE, ROOF_REFLECTIVITY, ROOM, SKY, STANDING, Solid, WALL_REFLECTIVITY, WINDOW, moving,
@@ -20,8 +20,8 @@ pub const TOP_DEG: f64 = 15.0;
 /// Elevation of the lowest laser ring (the last number), degrees.
 pub const BOTTOM_DEG: f64 = -25.0;
 
-/// The points of a sweep, one vector a field, all of the same length, in firing order: column by column, each
-/// from the top ring down. Rays without a return are left out.
+/// The points of a sweep: one vector per field, all of the same length. They are in firing order: column by column, each from
+/// the top ring down. Rays without a return are left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointBuffers {
     /// x of each point, m, forward from the sensor.
@@ -102,7 +102,7 @@ struct Hit {
     intensity: f64,
 }
 
-/// The lidar: its beam directions. Casting does not change it.
+/// Simulated lidar, with the directions of its beams. Casting a sweep does not change it.
 pub struct Lidar {
     rings: [Ring; RINGS],
     columns: [[f64; 2]; COLUMNS],

@@ -1,11 +1,12 @@
-//! The robot as a plugin: samples in their schedule's order, at the schedule's pace.
+//! Plugin that publishes the simulated robot's samples in the order and at the pace of their schedule.
 //!
-//! A sample is computed when it is published, from its true capture time, and only if somebody takes its output.
+//! A sample is computed when it is published, from its true capture time, and only if its output is wired to an input.
 
 use crate::config::SimConfig;
 use crate::lidar::{Lidar, PointBuffers};
 use crate::schedule::{Event, Schedule, Sensor};
 use crate::signals::{CAMERA_DIM, camera_features, proprio, wrench};
+use crate::table::{DEPTH_HEIGHT, DEPTH_WIDTH, DepthCamera, camera_pose_values};
 use robocache::app::{AppError, BuildContext, Fault, Outbox, Plugin, Source, Wake};
 use robocache::device::Dtype;
 use robocache::ops::ConfigError;
@@ -21,7 +22,7 @@ impl Plugin for SimPlugin {
     }
 
     fn about(&self) -> &'static str {
-        "Publishes the camera features, joints, force and lidar of a simulated robot."
+        "Publishes the camera features, joints, force, lidar and depth images of a simulated robot."
     }
 
     fn build(&self, context: &mut BuildContext<'_>) -> Result<(), AppError> {
@@ -40,6 +41,7 @@ impl Plugin for SimPlugin {
             lidar: Lidar::new(),
             points: PointBuffers::for_sweep(),
             cloud: cloud_layout(),
+            depth_camera: DepthCamera::new(),
         };
         context.add_source(outputs, robot);
         Ok(())
@@ -52,6 +54,7 @@ struct Robot {
     lidar: Lidar,
     points: PointBuffers,
     cloud: Layout,
+    depth_camera: DepthCamera,
 }
 
 struct Running {
@@ -128,6 +131,28 @@ impl Robot {
                     header.timestamp_ns.set(event.stamp_ns);
                     header.frame_id.set("lidar");
                 });
+            }
+            Sensor::Depth => {
+                let layout = Layout::flat(Dtype::UInt16, DEPTH_HEIGHT * DEPTH_WIDTH);
+                out.send(output, &layout, |payload, header| {
+                    self.depth_camera.render(event.true_ns, payload.column(0));
+                    header.timestamp_ns.set(event.stamp_ns);
+                    header.shape.set([DEPTH_HEIGHT as i64, DEPTH_WIDTH as i64]);
+                    header.frame_id.set("depth_camera");
+                });
+            }
+            Sensor::CameraPose => {
+                let values = camera_pose_values(event.true_ns);
+                out.send(
+                    output,
+                    &Layout::flat(Dtype::Float64, values.len()),
+                    |payload, header| {
+                        payload.column(0).copy_from_slice(&values);
+                        header.timestamp_ns.set(event.stamp_ns);
+                        header.shape.set([values.len() as i64]);
+                        header.frame_id.set("table");
+                    },
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The hall around the lidar: walls with openings, half a roof, things that stand there and things that move.
+//! The hall around the lidar: walls with openings, half a roof, and standing and moving bodies.
 //!
-//! The frame is the lidar's: x forward, y left, z up, metres, the origin in the sensor. Motion is a closed
-//! form of true time and repeats each [`crate::signals::CYCLE_NS`].
+//! The frame is the lidar's: x forward, y left, z up, metres, the origin in the sensor. Motion is a closed form of true time
+//! and repeats each [`crate::signals::CYCLE_NS`].
 
 use crate::turns::phase;
 use robocache::geometry::angle::sin_cos_of_turns;
@@ -26,7 +26,7 @@ impl<const N: usize> Bounds<N> {
     }
 }
 
-/// The hall's inside: floor 1.8 m below the sensor, top of the walls 1.6 m above. Everything stands inside it.
+/// The hall's inside: floor 1.8 m below the sensor, top of the walls 1.6 m above. All bodies are inside it.
 pub const ROOM: Bounds<3> = Bounds::new([-12.0, -9.0, -1.8], [14.0, 9.0, 1.6]);
 /// Open gate in the wall at x = 14 (corners in y, z): a ray through it has no return.
 pub const GATE: Bounds<2> = Bounds::new([-2.0, -1.8], [2.0, 1.2]);
@@ -42,7 +42,7 @@ pub const WALL_REFLECTIVITY: f64 = 0.6;
 /// Share of the light that the roof reflects, 0 to 1.
 pub const ROOF_REFLECTIVITY: f64 = 0.8;
 
-/// Shape of a thing in the hall, with its place in the lidar's frame.
+/// Shape and position of a body in the hall, in the lidar's frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Solid {
     /// Upright cylinder, such as a pillar or the person.
@@ -65,7 +65,7 @@ pub enum Solid {
     },
 }
 
-/// A thing in the hall at one instant.
+/// A body in the hall at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Body {
     /// Shape and position of the body.

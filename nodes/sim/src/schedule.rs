@@ -1,4 +1,4 @@
-//! The whole robot's samples, in the order in which they are published.
+//! Schedule of the whole robot's samples, in the order in which they are published.
 //!
 //! A stream's samples do not depend on the settings of the other streams.
 
@@ -18,11 +18,22 @@ pub enum Sensor {
     Proprio,
     /// The lidar: [`crate::lidar::Lidar::cast`].
     Lidar,
+    /// The depth camera: [`crate::table::DepthCamera::render`].
+    Depth,
+    /// The pose of the depth camera: [`crate::table::camera_pose_values`].
+    CameraPose,
 }
 
 impl Sensor {
     /// All sensors, in the order in which ties in publishing time are broken.
-    pub const ALL: [Self; 4] = [Self::Camera, Self::Force, Self::Proprio, Self::Lidar];
+    pub const ALL: [Self; 6] = [
+        Self::Camera,
+        Self::Force,
+        Self::Proprio,
+        Self::Lidar,
+        Self::Depth,
+        Self::CameraPose,
+    ];
 
     /// Output id of the sensor, and its key in the config.
     pub const fn id(self) -> &'static str {
@@ -31,6 +42,8 @@ impl Sensor {
             Self::Force => "force",
             Self::Proprio => "proprio",
             Self::Lidar => "lidar",
+            Self::Depth => "depth",
+            Self::CameraPose => "camera_pose",
         }
     }
 }
@@ -56,7 +69,7 @@ pub struct Schedule {
     end_ns: i64,
 }
 
-/// One sensor: its clock, and the samples that are captured but not published.
+/// One sensor's clock, and its samples that are captured but not published.
 struct Lane {
     sensor: Sensor,
     clock: StreamClock,
@@ -80,6 +93,8 @@ impl Schedule {
                 Sensor::Force => &streams.force,
                 Sensor::Proprio => &streams.proprio,
                 Sensor::Lidar => &streams.lidar,
+                Sensor::Depth => &streams.depth,
+                Sensor::CameraPose => &streams.camera_pose,
             };
             let clock = StreamClock::new(settings.as_ref()?, config.seed, sensor as u64, start_ns);
             let in_flight = BinaryHeap::with_capacity(clock.in_flight_max());
@@ -190,6 +205,8 @@ mod tests {
             force: None,
             proprio: None,
             lidar: None,
+            depth: None,
+            camera_pose: None,
         };
         let streams = Streams {
             force: Some(StreamConfig {
@@ -262,6 +279,8 @@ mod tests {
             &config.streams.force,
             &config.streams.proprio,
             &config.streams.lidar,
+            &config.streams.depth,
+            &config.streams.camera_pose,
         ];
         let mut want = Vec::new();
         for (sensor, settings) in Sensor::ALL.into_iter().zip(settings) {

@@ -169,8 +169,8 @@ pub const GRIPPER_SPEED_MAX: f64 = (GRIPPER_OPEN_M - GRIPPER_CLOSED_M) / (GRIPPE
 
 /// The seven joint angles, rad.
 ///
-/// The first six swing. The last turns without end, once in 12 s, and is reported in `(-pi, pi]`, so it jumps by a turn at each
-/// half turn: interpolate it as an angle. At a multiple of [`CYCLE_NS`] it is 0.
+/// The first six swing. The last turns without end, once in 12 s, and is reported in `(-pi, pi]`. So its value jumps by a turn
+/// at each half turn: interpolate it as an angle. At a multiple of [`CYCLE_NS`] it is 0.
 pub fn joint_positions(t_ns: i64) -> [f32; 7] {
     let turn = phase(t_ns, JOINT_7_PERIOD_NS);
     let last = if turn > 0.5 { turn - 1.0 } else { turn } * TAU;

@@ -1,4 +1,4 @@
-//! Phases of cycles, in turns.
+//! Phase of a periodic motion at a time in int64 ns, in turns.
 
 /// Phase of `t_ns` in a cycle of `period_ns`, in turns, in `[0, 1)`.
 ///

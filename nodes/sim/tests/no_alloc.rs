@@ -1,14 +1,15 @@
-//! The robot allocates nothing once it runs.
+//! Tests that the simulated robot allocates no memory once it runs.
 
 use robocache_sim::config::{SimConfig, StreamConfig};
 use robocache_sim::lidar::{Lidar, PointBuffers};
 use robocache_sim::schedule::{Schedule, Sensor};
 use robocache_sim::signals;
+use robocache_sim::table::{DEPTH_HEIGHT, DEPTH_WIDTH, DepthCamera, camera_pose_values};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
-/// Allocator that counts this thread's allocations alone: the test harness has threads of its own.
+/// Allocator that counts the allocations of the calling thread only: the test harness has threads of its own.
 struct Counting;
 
 thread_local! {
@@ -54,6 +55,8 @@ fn a_running_robot_allocates_nothing() {
     let lidar = Lidar::new();
     let mut points = PointBuffers::for_sweep();
     let mut features = [0.0; signals::CAMERA_DIM];
+    let depth_camera = DepthCamera::new();
+    let mut depths = vec![0; DEPTH_WIDTH * DEPTH_HEIGHT];
 
     let before = ALLOCATIONS.get();
     assert!(before > 0, "the counter counts");
@@ -64,6 +67,8 @@ fn a_running_robot_allocates_nothing() {
             Sensor::Force => drop(black_box(signals::wrench(event.true_ns))),
             Sensor::Proprio => drop(black_box(signals::proprio(event.true_ns))),
             Sensor::Lidar => lidar.cast(event.true_ns, black_box(&mut points)),
+            Sensor::Depth => depth_camera.render(event.true_ns, black_box(&mut depths)),
+            Sensor::CameraPose => drop(black_box(camera_pose_values(event.true_ns))),
         }
         samples += 1;
     }

@@ -34,7 +34,7 @@ modalities:
     serde_yaml::from_str(&text).expect("a config")
 }
 
-/// Config of a robot for 20 s, with drop-outs, losses, clocks that are off, and force messages that overtake each other.
+/// Config of a robot for 20 s, with drop-outs, losses, clock offsets, and force messages that overtake each other.
 fn robot() -> SimConfig {
     let mut sim = SimConfig {
         seed: 3,
@@ -44,6 +44,8 @@ fn robot() -> SimConfig {
     };
     let away = |start_s: f64, duration_s: f64| vec![Dropout { start_s, duration_s }];
     sim.streams.lidar = None;
+    sim.streams.depth = None;
+    sim.streams.camera_pose = None;
     sim.streams.camera = Some(StreamConfig {
         dropouts: away(4.0, 0.5),
         ..StreamConfig::camera()
@@ -63,7 +65,8 @@ fn robot() -> SimConfig {
     sim
 }
 
-/// Outcome of a run: counts of observations and of valid values, and each stream's largest error as a share of its bound.
+/// Result of comparing outputs with the truth: counts of observations and of valid values, and each stream's largest error as a
+/// share of its bound.
 #[derive(Debug, Default)]
 struct Deviations {
     observations: usize,
@@ -127,8 +130,8 @@ fn worst(values: &[f32], truth: &[f32], bound: f64) -> f64 {
     values.iter().zip(truth).map(share).fold(0.0, f64::max)
 }
 
-/// Error of the last joint's angle, or of the tool's quaternion (whatever its sign) if that is larger. Each is a share of the bound
-/// for a sample that was held for `age`, ns.
+/// Error of the last joint's angle or of the tool's quaternion, of either sign, whichever is larger. It is a share of the
+/// largest error of a sample that was held for `age`, ns.
 fn turning(values: &[f32], truth: &[f32], age: i64) -> f64 {
     let turn = f64::from(values[0] - truth[0]).rem_euclid(std::f64::consts::TAU);
     let turn = turn.min(std::f64::consts::TAU - turn);

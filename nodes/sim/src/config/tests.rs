@@ -84,7 +84,7 @@ fn values_that_cannot_be_are_refused_with_key_value_and_range() {
             "sim.streams.proprio.dropouts[1].duration_s: -1 is not allowed, expected more than 0, up to 1000000000 s",
         ),
         (
-            "streams: { camera: null, force: null, proprio: null, lidar: null }",
+            "streams: { camera: null, force: null, proprio: null, lidar: null, depth: null, camera_pose: null }",
             "sim.streams: null for all of them is not allowed, expected at least one stream",
         ),
     ] {

@@ -1,4 +1,5 @@
-//! Compares the ray caster with the scene: points lie on surfaces at their own time, and hits agree with sphere tracing.
+//! Tests of the ray caster: each point is on a surface of the scene at the time of its column, and hits agree with
+//! sphere tracing.
 
 use super::*;
 use std::collections::HashMap;
