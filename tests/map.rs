@@ -1,4 +1,4 @@
-//! The plugin `map`: the forms of its messages, and where each frame is counted.
+//! The operation `map`: the messages that it takes, and the counter that each frame is counted in.
 
 use crate::common::{Keeper, MS, faults, graph, graph_of, input, sample};
 use robocache::app::{Change, Graph, Value};
@@ -198,4 +198,54 @@ fn messages_that_can_t_be_used_do_not_stop_the_map() {
     odometry[6] = 1.0;
     let sent = send(&mut graph, &mut sink, "odometry", &sample(10 * MS, &odometry));
     assert_eq!(sent.len(), 6);
+}
+
+#[test]
+fn a_map_that_stands_still_names_the_input_that_it_waits_for() {
+    let (mut graph, mut sink) = (graph(CONFIG).unwrap(), Keeper::default());
+    let start = std::time::Instant::now();
+    let after = |ms: u64| start + std::time::Duration::from_millis(ms);
+    graph.wake(start, true, &mut sink).unwrap();
+    // The clock of the odometry is an hour behind.
+    for i in 0..10 {
+        send(&mut graph, &mut sink, "depth", &depth((3_600_000 + 10 * i) * MS, 1000));
+        send(&mut graph, &mut sink, "lidar", &cloud((3_600_000 + 10 * i) * MS, &[]));
+        send(&mut graph, &mut sink, "odometry", &pose(10 * i * MS, 0.0));
+    }
+    graph.wake(after(1000), true, &mut sink).unwrap();
+    graph.wake(after(30_000), true, &mut sink).unwrap();
+    assert!(sink.take().is_empty());
+    let causes: Vec<String> = graph.causes().map(|(_, _, words)| words.to_owned()).collect();
+    let expected = "its newest stamp is 3599.910 s behind the frames that wait";
+    assert!(
+        causes.iter().any(|cause| cause.contains("no step of the map for")),
+        "{causes:?}"
+    );
+    assert!(
+        causes
+            .iter()
+            .any(|cause| cause.contains(expected) || cause.contains("has sent nothing")),
+        "{causes:?}"
+    );
+}
+
+#[test]
+fn poses_of_another_clock_are_named_though_frames_are_fused() {
+    let config = CONFIG.replace("outputs:", "max_wait_ms: 30\n      outputs:");
+    let (mut graph, mut sink) = (graph(&config).unwrap(), Keeper::default());
+    let start = std::time::Instant::now();
+    graph.wake(start, true, &mut sink).unwrap();
+    for ms in (0..=9000).step_by(100) {
+        send(&mut graph, &mut sink, "odometry", &pose(ms * MS, 0.0));
+    }
+    for ms in (0..=6000).step_by(100) {
+        send(&mut graph, &mut sink, "depth", &depth(ms * MS, 1000));
+        send(&mut graph, &mut sink, "lidar", &cloud(ms * MS, &[]));
+    }
+    graph
+        .wake(start + std::time::Duration::from_millis(500), true, &mut sink)
+        .unwrap();
+    let causes: Vec<String> = graph.causes().map(|(_, _, words)| words.to_owned()).collect();
+    let expected = "its newest pose is 3.000 s ahead of every frame";
+    assert!(causes.iter().any(|cause| cause.contains(expected)), "{causes:?}");
 }

@@ -23,8 +23,8 @@ use tally::Tally;
 
 const MIN_VALID: f64 = 0.9;
 
-/// Numbers of targets due at once that only a clock jump explains, and that operations without `max_wait_ms` would all publish. If
-/// even more fall due, the operations report the clock jump.
+/// Numbers of targets that become due at once only by a clock jump, and that operations without `max_wait_ms` would all
+/// publish. Above this range, the operations report the clock jump.
 const TOO_MANY_TARGETS: RangeInclusive<i64> = (1 << 20) + 1..=1 << 32;
 
 /// Runs a configuration over a recording: would it have worked?
@@ -44,7 +44,7 @@ pub struct Args {
     config: PathBuf,
     /// The folder of the recording
     recording: PathBuf,
-    /// The share of the observations that each stream should be valid in
+    /// The least share of the observations in which each stream must be valid, 0 to 1
     #[arg(long, default_value_t = MIN_VALID, value_name = "SHARE", value_parser = share)]
     min_valid: f64,
     /// The order of the messages: `arrival` or `stamp`; absent: arrival, if the recording has it
@@ -179,7 +179,7 @@ pub fn attempt(args: &Args, watch: &mut dyn FnMut(&str, &Message)) -> eyre::Resu
     Ok((report, operations))
 }
 
-/// Adds to `judge` the messages of the streams in `taken` that are not among `inputs`: only a dataset takes them.
+/// Adds to `judge` the messages of the streams in `taken` that are not among `inputs`, since only a dataset uses them.
 fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge: &mut Judge) -> eyre::Result<()> {
     let is_other = |stream: &str| taken.iter().any(|(name, _)| name == stream) && inputs.iter().all(|it| it != stream);
     let (mut reader, _) = Reader::open_readable(folder)?;
@@ -199,7 +199,7 @@ fn judge_others(folder: &Path, taken: &[(String, i64)], inputs: &[String], judge
 /// Counts of the messages that were read from the recording.
 pub struct Replayed {
     messages: u64,
-    /// Counts and stamps of each input, by its index.
+    /// Counts and stamps of each input, in the order of the inputs.
     streams: Vec<StampTally>,
     /// Smallest and largest stamp of all messages, ns; `None` before the first message.
     span_ns: Option<(i64, i64)>,
@@ -215,8 +215,8 @@ struct StampTally {
     steps_ns: Vec<i64>,
 }
 
-/// Stamp so far ahead of all streams that an operation without `max_wait_ms` would publish an observation at millions of targets
-/// before it.
+/// Stamp far ahead of all streams, at which a trial ends: an operation without `max_wait_ms` would publish observations at
+/// millions of targets before it.
 pub struct Leap {
     input: usize,
     ahead_ns: i64,
@@ -242,7 +242,7 @@ fn finest(operations: &[Operation]) -> Option<(&Operation, i64)> {
     grids.min_by_key(|(_, period_ns)| *period_ns)
 }
 
-/// Returns the time from one observation to the next, ns; `None` if a trigger asks for observations.
+/// Returns the time from one observation to the next, ns; `None` if a trigger sets the times of observations.
 fn period_ns(config: &AlignConfig) -> Option<i64> {
     let period_ns = (1e9 / config.rate_hz).round() as i64 * config.emit_every as i64;
     config.trigger.is_none().then_some(period_ns)
@@ -295,8 +295,8 @@ impl StampTally {
         }
     }
 
-    /// Estimates the time over which messages came, ns: the median step times the number of steps. So gaps and stamps far ahead do
-    /// not count.
+    /// Estimates for how long the stream sent messages, ns: the median step times the number of steps. So gaps and stamps far
+    /// ahead do not count.
     fn lasted_ns(&self) -> i64 {
         let mut steps_ns = self.steps_ns.clone();
         let middle = steps_ns.len() / 2;
@@ -311,8 +311,8 @@ impl StampTally {
     }
 }
 
-/// True if the messages of an output are counted. Attached outputs are counted with `fused`, and outputs of clocks differ only in
-/// their stamps.
+/// True if the messages of an output are counted. Attached outputs are left out because `fused` is counted, and outputs of
+/// `clock` because they differ from its inputs only in their stamps.
 fn is_counted(output: &str, operations: &[Operation]) -> bool {
     operations.iter().any(|operation| match &operation.section {
         Section::Observe(config) if operation.plugin == "align" => config
@@ -323,6 +323,10 @@ fn is_counted(output: &str, operations: &[Operation]) -> bool {
         Section::Voxelize(_) => operation.output("voxels") == output,
         Section::Resample => operation.output("resampled") == output,
         Section::Kinematics(config) => config.outputs().any(|made| operation.output(&made) == output),
+        Section::Map(config) => config
+            .outputs
+            .iter()
+            .any(|product| operation.output(product.name()) == output),
         Section::Group(config) => config
             .inputs
             .iter()
@@ -331,7 +335,8 @@ fn is_counted(output: &str, operations: &[Operation]) -> bool {
     })
 }
 
-/// The input whose messages ask the operation for observations, a request or a timer; `None` if there is no such input.
+/// Returns the input whose messages, from a node or a timer, request the operation's observations; `None` if there is no
+/// such input.
 fn asked_by(operation: &Operation) -> Option<&str> {
     match &operation.section {
         Section::Observe(config) => match &config.trigger {

@@ -95,7 +95,7 @@ fn the_demo_works_on_its_own_robot() {
     );
 }
 
-/// Counts the messages that a node would have sent: the same engine makes them.
+/// Compares the counts with the messages that a node would have sent, made by the same code.
 #[test]
 fn the_counts_are_those_of_the_engine() {
     let folder = Folder::new();
@@ -144,7 +144,7 @@ impl Sink for Valid {
     }
 }
 
-/// Counts a stream as used if only a dataset takes it.
+/// Counts a stream as used if only a dataset reads it.
 #[test]
 fn a_stream_that_becomes_a_feature_of_a_dataset_is_not_called_unused() {
     let folder = Folder::new();
@@ -243,7 +243,7 @@ fn what_can_not_be_read_is_told_beside_the_verdict() {
     assert_eq!(report["observations"][0]["streams"][1]["valid"], 1.0);
 }
 
-/// Skips the billions of seconds without a message that a clock leaves when it is set.
+/// Sets a clock ahead by decades between two messages. The billions of seconds without a message must not take time.
 #[test]
 fn a_clock_that_jumps_ahead_by_decades_takes_no_longer() {
     let folder = Folder::new();
@@ -354,4 +354,46 @@ fn a_grid_is_not_filled_up_to_a_stamp_days_ahead() {
         "{}",
         done.out
     );
+}
+
+#[test]
+fn a_map_without_its_poses_is_no_success() {
+    let folder = Folder::new();
+    let sim = "{ duration_s: 4, real_time: false, streams: { camera: null, force: null, proprio: null, lidar: null } }";
+    record_robot(&folder.path("recording"), sim, &["depth", "camera_pose"]);
+    let config = std::fs::read_to_string(root().join("examples/map/config.yml")).unwrap();
+    let done = attempt(&folder, &config, &["--json", "--order", "stamp"]);
+    let report = done.json();
+    assert_eq!(done.code, 0, "{report:#}");
+    let map = &report["others"][0];
+    assert_eq!(
+        [
+            &map["output"],
+            &map["count"],
+            &map["frames_fused"],
+            &map["frames_dropped"]
+        ],
+        [&Value::from("tsdf"), &Value::from(4), &Value::from(60), &Value::from(0)]
+    );
+    for (mistake, verdict) in [
+        (
+            "camera_pose, max",
+            "no: of 60 frames, 0 % are in the map of `tsdf` (asked for: 90.0 %); the others are late, or without a pose",
+        ),
+        (
+            "emit_every: 15",
+            "no: `tsdf` has no message: an input is missing, or fewer steps came than `emit_every`",
+        ),
+    ] {
+        let wrong = config.replace(
+            mistake,
+            if mistake.starts_with("emit") {
+                "emit_every: 61"
+            } else {
+                "camera_poses, max"
+            },
+        );
+        let done = attempt(&folder, &wrong, &["--order", "stamp"]);
+        assert_eq!((done.code, done.out.lines().last()), (1, Some(verdict)), "{}", done.out);
+    }
 }

@@ -1,5 +1,5 @@
-//! Finds settings of a section that can't work, or not well, by the facts about its streams. A setting is compared only with facts
-//! that are known.
+//! Checks of a section's settings against the facts about its streams. They find settings that can't work, or not well. Only
+//! known facts are used.
 
 use super::facts::{Kind, StreamFacts};
 use super::findings::{Findings, SectionFindings};
@@ -21,7 +21,7 @@ use std::path::Path;
 /// Tolerance of comparisons with a period or a rate: a difference of up to 2 % is not reported, as jitter may cause it.
 const TOLERANCE: f64 = 0.98;
 
-/// Duration of messages that an input's queue should hold, s, if only the configuration implies the rate of the stream.
+/// Time span of messages that an input's queue should hold, s, if the stream's rate is known only from the configuration.
 const QUEUE_S: f64 = 0.1;
 
 /// Returns the number of messages that an input's queue should hold, and a description of the setting that implies the input's
@@ -186,8 +186,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that `max_wait_ms` is at least the time by which each stream with `wait: true` arrives later than the quickest
-    /// stream. It must not be `null` if sensors send the streams.
+    /// Checks that `max_wait_ms` covers the delay between the quickest stream and each stream with `wait: true`. Reports `null`
+    /// if sensors send the streams.
     fn wait(&mut self, config: &AlignConfig, streams: &[Timing<'_>], known: &[StreamFacts]) {
         let Some(max_wait) = config.max_wait_ms else {
             if known.iter().any(|known| known.rate_hz.is_some() && !known.is_replayed) {
@@ -263,7 +263,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports messages of a wrong kind or width. Returns false if the messages can't be samples.
+    /// Reports messages of a wrong kind, or with a wrong number of values. Returns false if the messages can't be samples.
     fn check_samples(&mut self, stream: &Timing<'_>, modality: &ModalityConfig, known: &StreamFacts) -> bool {
         let Some(kind) = &known.kind else { return true };
         if matches!(kind, Kind::Cloud(_) | Kind::Tick) {
@@ -339,23 +339,6 @@ impl Checker<'_> {
         let mut slowest = f64::INFINITY;
         for (i, cloud) in config.inputs.iter().enumerate() {
             let key = format!("inputs[{i}]");
-            if let Some(extrinsic) = &cloud.extrinsic {
-                let norm = extrinsic
-                    .rotation_xyzw
-                    .iter()
-                    .map(|part| part * part)
-                    .sum::<f64>()
-                    .sqrt();
-                if (norm - 1.0).abs() > 0.01 {
-                    let problem = format!(
-                        "{:?} has a length of {}: it is normalized, if that is what was meant (allowed: a unit \
-                         quaternion, x y z w)",
-                        extrinsic.rotation_xyzw,
-                        figure(norm)
-                    );
-                    self.found.warn(&format!("{key}.extrinsic.rotation_xyzw"), problem);
-                }
-            }
             let known = (self.input)(&cloud.input);
             slowest = slowest.min(known.rate_hz.unwrap_or(f64::INFINITY));
             match &known.kind {
@@ -389,6 +372,7 @@ impl Checker<'_> {
     }
 
     fn map(&mut self, config: &MapConfig) {
+        self.found.units_of_maps(config);
         if config.max_wait_ms.is_none() {
             let problem = "absent: an input that falls silent stops the map (allowed: a number of ms, after which it goes on \
                            without that input)";
@@ -429,8 +413,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks that the samples of a stream are the joints or poses that entries of `kinematics:` take. Each entry tries the
-    /// smallest and the largest recorded values.
+    /// Checks that recorded samples are joints or poses that the entries of `kinematics:` can convert. Each entry is tried with
+    /// the smallest and the largest recorded values.
     fn kinematics(&mut self, config: &KinematicsConfig) {
         for (i, entry) in config.entries.iter().enumerate() {
             let known = (self.input)(&entry.input);
@@ -536,7 +520,8 @@ impl Checker<'_> {
     }
 }
 
-/// Makes two samples, of the smallest and of the largest number recorded for each value. A value that was not recorded is 0.
+/// Makes two messages of one sample each: the smallest and the largest recorded number of each value. A value that was not
+/// recorded is 0.
 fn extremes(known: &StreamFacts, width: usize) -> [Message; 2] {
     [0, 1].map(|end| {
         let mut message = Message::default();

@@ -1,14 +1,15 @@
-//! Warnings about values that are allowed, but look as if they were meant in another unit. They are never errors, since such a
-//! value may be meant.
+//! Warnings about values that are allowed, but look as if they were given in the wrong unit. They are never errors, since such
+//! a value may be meant.
 
 use super::findings::SectionFindings;
 use crate::output::{bytes, figure};
 use robocache::ops::align::{AlignConfig, TriggerConfig};
 use robocache::ops::clock::ClockConfig;
 use robocache::ops::group::GroupingConfig;
-use robocache::ops::voxelize::VoxelizeConfig;
+use robocache::ops::map::MapConfig;
+use robocache::ops::voxelize::{Extrinsic, VoxelizeConfig};
 
-/// Smallest and largest plausible value; in ms, unless the name of the constant ends with another unit.
+/// Smallest and largest plausible value of a setting, in ms unless the name of the constant ends with another unit.
 type Plausible = (f64, f64);
 
 const HOUR_MS: f64 = 3_600_000.0;
@@ -33,6 +34,8 @@ pub const MANY_BYTES: f64 = 1e9;
 const VOXEL_M: Plausible = (0.001, 10.0);
 /// Greatest plausible distance of a sensor from the origin of its robot, metres.
 const MOUNTED_M: f64 = 100.0;
+/// Least plausible focal length, pixels.
+const MIN_FOCAL_PX: f32 = 10.0;
 
 /// Describes the problem with a duration that is not plausible; `None` if it is plausible, or 0. `unit` is `ms` or `s`. The sign is
 /// ignored.
@@ -162,25 +165,88 @@ impl SectionFindings<'_> {
     pub fn units_of_grids(&mut self, config: &VoxelizeConfig) {
         self.duration("max_wait_ms", config.max_wait_ms, WAIT);
         self.duration("reset_ms", Some(config.reset_ms), JUMP);
-        let (least, most) = VOXEL_M;
-        let edges = config.voxel_size_m.map(f64::from);
-        if edges.iter().any(|edge| !(least..=most).contains(edge)) {
-            let problem = format!(
-                "{:?} m: is it in millimetres? (plausible: {least} to {most} m)",
-                config.voxel_size_m
-            );
-            self.warn("voxel_size_m", problem);
-        }
+        self.voxel_size(&config.voxel_size_m.map(f64::from));
         for (i, cloud) in config.inputs.iter().enumerate() {
             self.duration(&format!("inputs[{i}].latency_ms"), Some(cloud.latency_ms), LATENCY);
-            let Some(extrinsic) = &cloud.extrinsic else { continue };
-            if extrinsic.translation_m.iter().any(|part| part.abs() > MOUNTED_M) {
-                let problem = format!(
-                    "{:?} m: is it in millimetres? (plausible: up to {MOUNTED_M} m from the origin)",
-                    extrinsic.translation_m
-                );
-                self.warn(&format!("inputs[{i}].extrinsic.translation_m"), problem);
+            self.mounting(i, cloud.extrinsic.as_ref());
+        }
+    }
+
+    pub fn units_of_maps(&mut self, config: &MapConfig) {
+        self.duration("max_wait_ms", config.max_wait_ms, WAIT);
+        self.duration("reset_ms", Some(config.reset_ms), JUMP);
+        self.voxel_size(&[config.voxel_size_m]);
+        for (i, input) in config.inputs.iter().enumerate() {
+            self.duration(&format!("inputs[{i}].latency_ms"), Some(input.latency_ms), LATENCY);
+            self.mounting(i, input.extrinsic.as_ref());
+            let Some(camera) = &input.camera else { continue };
+            let [least, most] = camera.depth_m;
+            if f64::from(least) > MOUNTED_M {
+                let problem = format!("[{least}, {most}] m: is it in millimetres? (plausible: up to {MOUNTED_M} m)");
+                self.warn(&format!("inputs[{i}].camera.depth_m"), problem);
             }
+            let size = [camera.width, camera.height];
+            let is_outside = |axis: usize| !(0.0..size[axis] as f32).contains(&camera.principal_px[axis]);
+            if is_outside(0) || is_outside(1) {
+                let problem = format!(
+                    "{:?} is outside of the image, {} x {} pixels (plausible: near its middle; are columns and rows swapped?)",
+                    camera.principal_px, camera.width, camera.height
+                );
+                self.warn(&format!("inputs[{i}].camera.principal_px"), problem);
+            }
+            if camera.focal_px.iter().any(|focal| focal.abs() < MIN_FOCAL_PX) {
+                let problem = format!(
+                    "{:?} (plausible: {MIN_FOCAL_PX} or more; is it in parts of the image?)",
+                    camera.focal_px
+                );
+                self.warn(&format!("inputs[{i}].camera.focal_px"), problem);
+            }
+        }
+        for (name, pose) in &config.poses {
+            let at = |key: &str| format!("poses.{name}.{key}");
+            self.duration(&at("latency_ms"), Some(pose.latency_ms), LATENCY);
+            self.duration(&at("max_gap_ms"), pose.max_gap_ms, AGE);
+            self.duration(&at("extrapolate_ms"), Some(pose.extrapolate_ms), LATENCY);
+            self.duration(&at("reset_ms"), Some(pose.reset_ms), JUMP);
+        }
+    }
+
+    /// Warns of edges of voxels, metres, that are not plausible.
+    fn voxel_size(&mut self, edges: &[f64]) {
+        let (least, most) = VOXEL_M;
+        if edges.iter().any(|edge| !(least..=most).contains(edge)) {
+            let edges = match edges {
+                [edge] => format!("{edge}"),
+                _ => format!("{edges:?}"),
+            };
+            let problem = format!("{edges} m: is it in millimetres? (plausible: {least} to {most} m)");
+            self.warn("voxel_size_m", problem);
+        }
+    }
+
+    /// Warns of a pose of a sensor on its robot that is not plausible.
+    fn mounting(&mut self, input: usize, extrinsic: Option<&Extrinsic>) {
+        let Some(extrinsic) = extrinsic else { return };
+        if extrinsic.translation_m.iter().any(|part| part.abs() > MOUNTED_M) {
+            let problem = format!(
+                "{:?} m: is it in millimetres? (plausible: up to {MOUNTED_M} m from the origin)",
+                extrinsic.translation_m
+            );
+            self.warn(&format!("inputs[{input}].extrinsic.translation_m"), problem);
+        }
+        let norm = extrinsic
+            .rotation_xyzw
+            .iter()
+            .map(|part| part * part)
+            .sum::<f64>()
+            .sqrt();
+        if (norm - 1.0).abs() > 0.01 {
+            let problem = format!(
+                "{:?} has a length of {}: it is normalized, if that is what was meant (allowed: a unit quaternion, x y z w)",
+                extrinsic.rotation_xyzw,
+                figure(norm)
+            );
+            self.warn(&format!("inputs[{input}].extrinsic.rotation_xyzw"), problem);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Results of a trial, and the verdict on the configuration. The verdict is `no` if `fuse`, `voxelize` or `kinematics` published
-//! nothing.
+//! Results of a trial, and the verdict on the configuration. The verdict is `no` if `fuse`, `voxelize` or `kinematics`
+//! published no message.
 
 use super::tally::{self, Counts, Coverage};
 use super::{Args, Leap, Replayed, asked_by, has_clock, period_ns};
@@ -30,7 +30,7 @@ pub struct Report {
     observations: Vec<Observations>,
     grids: Vec<Grids>,
     others: Vec<OtherOutput>,
-    /// Warnings about interpolations that make wrong values.
+    /// Warnings about interpolation modes that give wrong values for poses and joints.
     warnings: Vec<String>,
     /// Faults and warnings, by the place where they were counted.
     faults: Vec<Faults>,
@@ -40,7 +40,7 @@ pub struct Report {
     unused: Vec<String>,
     /// Errors of the parts of the recording that can't be read, one line each.
     problems: Vec<String>,
-    /// Streams whose stamps are off from those of the others.
+    /// Streams whose stamps are ahead of, or behind, those of the other streams.
     pub offsets: Vec<StreamOffset>,
     pub works: bool,
     pub verdict: String,
@@ -94,6 +94,9 @@ struct OtherOutput {
     /// Counts of the rows of an output of kinematics; `None` for other outputs.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     rows: Option<Rows>,
+    /// Counts of the frames of a map; `None` for other outputs.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    frames: Option<tally::Frames>,
 }
 
 /// Counts of the rows of an output of kinematics.
@@ -129,12 +132,13 @@ pub struct Run<'a> {
     pub operations: &'a [Operation],
     pub inputs: &'a [String],
     pub replayed: &'a Replayed,
-    /// The stamp far ahead at which the trial ended, and the operation whose targets fell due; `None` if the trial ran to the end.
+    /// The stamp far ahead of all streams at which the trial ended, and the operation whose targets became due. `None` if the
+    /// trial ran to the end.
     pub leap: Option<(Leap, &'a Operation)>,
     pub took: Duration,
     pub order: Order,
     pub min_valid: f64,
-    /// Streams whose stamps are off from those of the others.
+    /// Streams whose stamps are ahead of, or behind, those of the other streams.
     pub offsets: Vec<StreamOffset>,
 }
 
@@ -163,6 +167,7 @@ impl Report {
                 others.push(OtherOutput {
                     rows: product_of(&output, run.operations).map(|_| Rows::new(&counts.rows)),
                     count: counts.messages,
+                    frames: counts.frames,
                     output,
                 });
             }
@@ -221,7 +226,7 @@ fn product_of(output: &str, operations: &[Operation]) -> Option<Product> {
     })
 }
 
-/// Lists the warnings about the interpolation of outputs of kinematics, as `robocache check` gives them.
+/// Lists the warnings about the interpolation of poses and joints from `kinematics:`, as `robocache check` gives them.
 fn warnings(operations: &[Operation]) -> Vec<String> {
     let of_operation = |operation: &Operation| {
         let Section::Observe(config) = &operation.section else {
@@ -358,7 +363,7 @@ impl Rows {
         }
     }
 
-    /// Returns the reason why an output of kinematics with these counts is of no use; `None` if it is of use.
+    /// Returns the reason why an output of kinematics with these counts is not usable; `None` if it is.
     fn refusal(&self, output: &str, min_valid: f64) -> Option<String> {
         let Self {
             rows,
@@ -381,9 +386,30 @@ impl Rows {
     }
 }
 
-/// Checks that an output has enough observations: at least half of the targets that the shortest stream with `wait: true` spans.
-/// Returns the problem if there are fewer, or if no stamp of that stream is newer than its first. Returns `None` if there are
-/// enough, or if the number of targets is not known.
+/// Returns the reason why a map with these counts of frames is not usable; `None` if it is.
+fn refusal_of_map(output: &str, frames: Option<tally::Frames>, min_valid: f64) -> Option<String> {
+    let Some(tally::Frames {
+        frames_fused: fused,
+        frames_dropped: dropped,
+    }) = frames
+    else {
+        return Some(format!(
+            "no: `{output}` has no message: an input is missing, or fewer steps came than `emit_every`"
+        ));
+    };
+    let all = fused + dropped;
+    let share = fused as f64 / all.max(1) as f64;
+    (share < min_valid || fused == 0).then(|| {
+        let (share, least) = (figure(share * 100.0), figure(min_valid * 100.0));
+        format!(
+            "no: of {all} frames, {share} % are in the map of `{output}` (asked for: {least} %); the others are late, or without a pose"
+        )
+    })
+}
+
+/// Checks that an output has at least half of the observations that it should have: one per target in the time that the
+/// shortest stream with `wait: true` spans. Returns the problem if there are fewer, or if all stamps of that stream are equal.
+/// `None` if there are enough, or if their number is not known.
 fn too_few(of: &Observations, run: &Run<'_>) -> Option<String> {
     let config = section_of(&of.output, run.operations).filter(|_| !has_clock(run.operations))?;
     let period_ns = period_ns(config)?;
@@ -450,6 +476,17 @@ fn verdict(
                 };
                 let rows = came.rows.as_ref();
                 if let Some(refusal) = rows.and_then(|rows| rows.refusal(&output, run.min_valid)) {
+                    return (false, refusal);
+                }
+            }
+        }
+        if let Section::Map(config) = &operation.section {
+            for output in config.outputs.iter().map(|product| operation.output(product.name())) {
+                let frames = others
+                    .iter()
+                    .find(|came| came.output == output)
+                    .and_then(|came| came.frames);
+                if let Some(refusal) = refusal_of_map(&output, frames, run.min_valid) {
                     return (false, refusal);
                 }
             }
@@ -562,6 +599,13 @@ pub fn text(report: &Report) -> String {
                 let changes = of.posture_changes;
                 let _ = write!(text, ", {changes} changes of posture, the first at {first_ns} ns");
             }
+        }
+        if let Some(of) = &other.frames {
+            let _ = write!(
+                text,
+                ", {} frames fused, {} dropped",
+                of.frames_fused, of.frames_dropped
+            );
         }
         text.push('\n');
     }

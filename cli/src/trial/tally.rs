@@ -1,21 +1,23 @@
-//! Counts of the messages that operations publish. An answer that refuses a request is counted apart, never as an observation.
+//! Counts of the messages that operations publish. An answer that refuses a request is counted separately, never as
+//! an observation.
 
 use crate::channel::newest_row;
 use robocache::app::{Fault, Sink};
-use robocache::ops::{self, align, kinematics, voxelize};
+use robocache::ops::{self, align, kinematics, map, voxelize};
 use robocache::stream::{Header, Key, Layout, Message, Payload, form};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Difference between a message's stamp and its arrival, ns, beyond which the two are of different clocks.
+/// Difference between a message's stamp and its arrival, ns, beyond which the two are taken to be from different clocks.
 const OTHER_CLOCK_NS: u64 = 3_600_000_000_000;
 
 /// Counts of the messages of each output, with outputs in the order of their first message.
 pub struct Tally<'a> {
     pub outputs: Vec<(String, Counts)>,
-    /// Arrival of the recorded message that is being processed, ns; `None` if it is not recorded, or messages are replayed by
-    /// stamp.
+    /// Arrival of the recorded message that is being processed, ns. `None` if it was not recorded, or if messages are replayed
+    /// by stamp.
     pub arrival_ns: Option<i64>,
     memory: Message,
     watch: &'a mut dyn FnMut(&str, &Message),
@@ -31,6 +33,8 @@ pub struct Counts {
     pub span_ns: Option<(i64, i64)>,
     pub is_observation: bool,
     pub is_grid: bool,
+    /// Counts of the frames of maps; `None` for outputs that are not of maps.
+    pub frames: Option<Frames>,
     /// Validity and ages of each stream of the observations; empty for other outputs.
     pub streams: Vec<Coverage>,
     pub waits_ns: Vec<i64>,
@@ -53,6 +57,15 @@ pub struct Coverage {
     pub name: String,
     pub valid: u64,
     pub ages_ns: Vec<i64>,
+}
+
+/// Counts of the frames of a map.
+#[derive(Clone, Copy, Default, Serialize)]
+pub struct Frames {
+    /// Number of frames that are in the map.
+    pub frames_fused: i64,
+    /// Number of frames that are late, or without a pose.
+    pub frames_dropped: i64,
 }
 
 #[derive(Default)]
@@ -123,6 +136,11 @@ impl Counts {
         if form::modalities.get(header).is_some() {
             self.delays_ns.extend(delay_ns(message));
             self.observation(header);
+        } else if let Some(fused) = map::key::frames_fused.get(header) {
+            let frames = self.frames.get_or_insert_default();
+            frames.frames_fused += fused;
+            let dropped = [map::key::late_frames, map::key::dropped_unposed];
+            frames.frames_dropped += dropped.map(|key| key.get(header).unwrap_or(0)).iter().sum::<i64>();
         } else if form::grid_shape.get(header).is_some() {
             self.is_grid = true;
             let count = |key: Key<i64>| key.get(header).unwrap_or(0);
@@ -181,14 +199,14 @@ impl Rows {
     }
 }
 
-/// Returns the time from the stamp of a message to its arrival, ns; `None` if the arrival is not known, or the two are of different
-/// clocks.
+/// Returns the time from the stamp of a message to its arrival, ns; `None` if the arrival is not known, or if the two are from
+/// different clocks.
 pub fn delay_ns(message: &Message) -> Option<i64> {
     let delay_ns = message.arrival_ns?.checked_sub(message.timestamp_ns())?;
     Some(delay_ns).filter(|delay| delay.unsigned_abs() <= OTHER_CLOCK_NS)
 }
 
-/// Returns the time that an operation took to compute a message, ns; `None` if the header does not tell.
+/// Returns the time that an operation took to compute a message, ns; `None` if the header does not contain it.
 pub fn compute_ns(header: &Header) -> Option<i64> {
     ops::key::compute_us.get(header).map(|us| (us * 1e3).round() as i64)
 }

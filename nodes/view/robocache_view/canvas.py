@@ -44,7 +44,7 @@ _PALETTE = np.stack(
 
 
 class Canvas:
-    """A drawing, and the state of its entities: an entity that has not changed is not drawn again."""
+    """Draws the messages of the node into one Rerun recording. An entity whose state has not changed is not drawn again."""
 
     def __init__(self, recording: rr.RecordingStream):
         self._recording = recording
@@ -58,9 +58,10 @@ class Canvas:
         self._layout = layout.Layout()
 
     def draw(self, name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-        """Draws a message of the input `name`: an array or a dict of columns. Metadata and columns tell its kind.
+        """Draws a message of the input `name`. The payload is an array or a dict of columns. Metadata and columns tell whether
+        it is an observation, a grid, a cloud, an image or another kind.
 
-        Raises MessageError if it can't be drawn, or contradicts itself.
+        Raises MessageError if the message can't be drawn, or contradicts itself.
         """
         columns = value.keys() if isinstance(value, Mapping) else ()
         if metadata.get("error") is not None or "modalities" in metadata:
@@ -84,7 +85,7 @@ class Canvas:
             self._samples(name, value, metadata)
 
     def lay_out(self) -> None:
-        """Sends the layout of the views, if there are new views."""
+        """Sends the layout of the views to the viewer, if there are new views."""
         if (blueprint := self._layout.blueprint(TIMELINE)) is not None:
             self._recording.send_blueprint(blueprint)
 
@@ -122,7 +123,8 @@ class Canvas:
         self._newest_of(rc.Attached.from_event(event, key, copy=False), (name,))
 
     def _newest_of(self, stream: rc.Attached, path: tuple[str, ...]) -> None:
-        """Draws the message that the newest row has of an attached stream. Rows may share a message: it is drawn once."""
+        """Draws the message of an attached stream that belongs to the newest row. A message that several rows share
+        is drawn once."""
         if (index := int(stream.index[-1])) < 0 or stream.timestamps_ns is None:
             return
         stamp = int(stream.timestamps_ns[index])
@@ -240,7 +242,8 @@ class Canvas:
                 self._text(node, f"{row}: {word}: {words}" if words else f"{row}: {word}", weight)
 
     def _lines(self, path: tuple[str, ...], values: np.ndarray, names: Sequence[str] = ()) -> None:
-        """Draws values as lines of a plot, or many values as bars: one entity, as an entity for each makes the viewer slow."""
+        """Draws values as lines of one plot, or as bars if there are many. All are one Rerun entity, since an entity for each
+        value makes the viewer slow."""
         if len(values) > layout.MAX_LINES:
             # Bars have no gaps: invalid values become 0, and a chart with nothing valid is cleared.
             bars = rr.Clear(recursive=False) if np.isnan(values).all() else rr.BarChart(np.nan_to_num(values))
@@ -302,20 +305,21 @@ class Canvas:
         return {**metadata, "timestamp_ns": self._stamp(metadata)}
 
     def _of_host(self, stamp_ns: int) -> int:
-        """Returns `stamp_ns`, a time of this machine, or the capture time drawn last if captures have another clock."""
+        """Returns the publication time `stamp_ns`, or the capture time drawn last if captures have another clock
+        than this machine."""
         is_same = self._time_ns is None or abs(stamp_ns - self._time_ns) < _SAME_CLOCK_NS
         return stamp_ns if is_same else self._time_ns
 
 
 def _is_image(metadata: Mapping[str, Any]) -> bool:
-    """Tests whether a message is an image. Nodes of the hub give samples an encoding, too, such as `jointstate`."""
+    """True if a message is an image. Nodes of the hub give samples an encoding, too, such as `jointstate`."""
     encoding = metadata.get("encoding")
     return encoding is not None and ("width" in metadata or str(encoding).lower() in _MEDIA_TYPES)
 
 
 def _is_flat_cloud(value: np.ndarray, metadata: Mapping[str, Any]) -> bool:
-    """Tests whether voxelize takes the array as a cloud: rows without stamps of their own, with fields x, y and z
-    among others, or with three values each."""
+    """True if the node voxelize would read the array as a cloud: it has fields x, y and z, or three values per row, and no
+    stamps of its rows."""
     if "timestamps_ns" in metadata:
         return False
     fields = messages.strings(metadata, "fields") if "fields" in metadata else None
@@ -333,7 +337,8 @@ def _frame(of: rc.Voxels | rc.Cloud) -> str:
 
 
 def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the cells that have points, [V, 3], and their first channel other than occupancy, else their height."""
+    """Returns the cells to draw, [V, 3], and a value for the colour of each: its first channel other than occupancy,
+    else its height."""
     more = [c for c, channel in enumerate(grid.channels) if channel != "occupancy"]
     if (of_map := _obstacles(grid)) is not None:
         cells = np.argwhere(of_map)
@@ -349,7 +354,8 @@ def _occupied(grid: rc.Voxels) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _obstacles(grid: rc.Voxels) -> np.ndarray | None:
-    """Returns the mask of the obstacles of a map's product, [X, Y, Z]; None for another grid."""
+    """Returns the cells of a map's product that are obstacles, as a mask [X, Y, Z]; None for a grid that is not
+    a map's product."""
     if grid.layout != "dense":
         return None
     match grid.channels:
@@ -358,7 +364,9 @@ def _obstacles(grid: rc.Voxels) -> np.ndarray | None:
         case ("esdf" | "esdf_slice",):
             return grid.dense()[0] == 0
         case ("tsdf",):
-            return np.abs(grid.dense()[0]) < max(grid.voxel_size_m)
+            # Cells that no frame has seen have the greatest distance.
+            distances = grid.dense()[0]
+            return np.abs(distances) < min(max(grid.voxel_size_m), distances.max(initial=0.0))
     return None
 
 

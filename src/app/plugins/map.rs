@@ -1,20 +1,25 @@
-//! Plugin `map`: keeps a map of depth images and clouds, and publishes its products.
+//! Plugin `map`: builds a map from depth images and clouds, and publishes surfaces, free space or distances from it.
 //!
 //! Each frame that is not in the map is counted once, with the reason.
 
 use super::watch::{CHECK_EVERY, StreamWatch};
 use super::{add, number_or_null};
-use crate::app::{AppError, BuildContext, Change, Dropped, Fault, HealthIssue, Operation, Outbox, Value, Wake};
+use crate::app::{
+    AppError, BuildContext, Change, Diagnosis, Dropped, Fault, HealthIssue, Level, Operation, Outbox, Value, Wake,
+};
 use robocache_device::Device;
-use robocache_ops::map::{self, DroppedFrame, DroppedFrames, Map, MapConfig, MapCounters, MapProduct, MapStep, Shape};
+use robocache_ops::map::{
+    self, DroppedFrame, DroppedFrames, Map, MapConfig, MapCounters, MapProduct, MapStep, Shape, Unseen,
+};
 use robocache_ops::pose::{PushedPose, for_each_pose};
 use robocache_ops::{self as ops, ConfigError, voxelize};
 use robocache_stream::{Header, Layout, Message, Payload, Selection, form};
-use robocache_time::ms_to_ns;
+use robocache_time::{ms_to_ns, ns_to_s};
 use std::time::{Duration, Instant};
 
 plugin! {
-    /// Keeps the map of `map:`, and publishes its products, such as `tsdf`, under their names.
+    /// Plugin that builds the map of `map:` from depth images and clouds. Each of its products, such as `tsdf`, is an output of
+    /// that name.
     MapPlugin(MapConfig), "map": "Keeps surfaces, free space and distances over time."
 }
 
@@ -50,6 +55,9 @@ fn build(config: MapConfig, context: &mut BuildContext<'_>) -> Result<(), AppErr
             .iter()
             .map(|input| (true, StreamWatch::new(input, now)))
             .collect(),
+        late: vec![0; inputs.len()],
+        last_step: now,
+        issue: None,
         selections,
         frame_id: config.frame.clone().unwrap_or_default(),
         voxel_size_m: config.voxel_size_m,
@@ -60,28 +68,41 @@ fn build(config: MapConfig, context: &mut BuildContext<'_>) -> Result<(), AppErr
     add(context, inputs, outputs, operation)
 }
 
+/// Shortest time without a step, though frames wait, after which the input is named that they wait for.
+const MIN_STALL: Duration = Duration::from_secs(2);
+/// Distance of the newest stamps of two streams, beside three of their intervals, beyond which their clocks count as different.
+const MIN_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
+
 struct MapOperation {
     name: String,
     map: Map,
-    /// Number of inputs that are frames. The inputs behind them are poses.
+    /// Number of inputs with frames, which are depth images or clouds. The inputs after them have poses.
     frames: usize,
     /// State of each input: true if the input is open, and the watch over its messages.
     streams: Vec<(bool, StreamWatch)>,
+    /// Number of late messages of each input.
+    late: Vec<u64>,
+    /// Time of the last step, or of the start.
+    last_step: Instant,
+    /// Input because of which the map stands still or is wrong, and the problem; `None` if there is no problem.
+    issue: Option<(usize, HealthIssue)>,
     selections: Vec<Selection>,
     frame_id: String,
     voxel_size_m: f64,
     start: Option<Instant>,
-    /// Time that the steps since the last publication took.
+    /// Compute time of the map's steps since its products were last published. A step adds all frames of one capture time.
     compute_time: Duration,
 }
 
 impl MapOperation {
-    /// Does the steps that are due, and publishes the products of those that are to be published.
+    /// Runs the map's steps that are due. A step adds all frames of one capture time. Publishes the map's products after every
+    /// step that `emit_every` selects.
     fn advance(&mut self, out: &mut Outbox<'_>) {
         while !out.is_full() {
             let start = Instant::now();
             let Some(step) = self.map.step() else { return };
             self.compute_time += start.elapsed();
+            self.last_step = start;
             for (input, pose, why) in &step.unposed {
                 let text = format_args!("it is not in the map: the pose `{pose}` is missing at its time: {why}");
                 if *input < self.frames {
@@ -95,10 +116,65 @@ impl MapOperation {
                     );
                 }
             }
+            for &(input, why) in &step.unseen {
+                warn_of_unseen(input, why, out);
+            }
             if step.is_published {
                 self.publish(&step, out);
             }
         }
+    }
+
+    /// Finds the input that the map has waited for since its last step, if that is too long, though frames wait.
+    fn stall(&self, now: Instant, start: Instant) -> Option<(usize, HealthIssue)> {
+        let waited = now.saturating_duration_since(self.last_step.max(start));
+        let (input, behind_ns) = self.map.held_back_by().filter(|_| waited >= MIN_STALL)?;
+        let stream = &self.streams[input].1;
+        let why = match (stream.quiet(now, start), behind_ns) {
+            (Some(quiet), _) => format!("it {}", stream.silence(quiet)),
+            (None, Some(behind)) => format!(
+                "its newest stamp is {:.3} s behind the frames that wait: it comes late, or the clocks differ",
+                ns_to_s(behind)
+            ),
+            (None, None) => "none of its messages can be used".to_owned(),
+        };
+        let issue = HealthIssue {
+            level: Level::Error,
+            what: format!("no step of the map for {:.1} s", waited.as_secs_f64()),
+            cause: format!("{why} (`max_wait_ms` limits the wait)"),
+        };
+        Some((input, issue))
+    }
+
+    /// Finds a stream of poses whose stamps are too far from those of every stream of frames to be of one clock.
+    fn other_clock(&self) -> Option<(usize, HealthIssue)> {
+        let of_clock = |input: usize| {
+            let (is_open, stream) = &self.streams[input];
+            let newest = self.map.newest_ns(input).filter(|_| *is_open)?;
+            let (first, last) = stream.first.zip(stream.last)?;
+            let steps = u32::try_from(stream.samples.max(2) - 1).unwrap_or(u32::MAX);
+            Some((newest, last.saturating_duration_since(first) / steps))
+        };
+        (self.frames..self.streams.len()).find_map(|pose| {
+            let (newest, interval) = of_clock(pose)?;
+            let distances = (0..self.frames).filter_map(|frame| {
+                let (frame, other) = of_clock(frame)?;
+                Some((newest.saturating_sub(frame), interval.max(other)))
+            });
+            let (distance, interval) = distances.min_by_key(|(distance, _)| distance.unsigned_abs())?;
+            let far = MIN_CLOCK_DIFFERENCE + 3 * interval;
+            (u128::from(distance.unsigned_abs()) > far.as_nanos()).then(|| {
+                let side = if distance > 0 { "ahead of" } else { "behind" };
+                let issue = HealthIssue {
+                    level: Level::Warn,
+                    what: format!("its newest pose is {:.3} s {side} every frame", ns_to_s(distance).abs()),
+                    cause:
+                        "the clocks differ, or it comes late (`latency_ms`, or the operation `clock`, puts them right)"
+                            .to_owned(),
+                };
+                (pose, issue)
+            })
+        })
     }
 
     fn publish(&mut self, step: &MapStep, out: &mut Outbox<'_>) {
@@ -186,6 +262,7 @@ impl MapOperation {
             }
             Err(why) => match &why {
                 DroppedFrame::Late(_) | DroppedFrame::Again => {
+                    self.late[input] += 1;
                     came(&mut self.streams[input].1, input, message, out);
                     out.dropped(input, Dropped::Stamp);
                     out.warn(input, "late frames", &why);
@@ -212,6 +289,7 @@ impl MapOperation {
             let (pushed, dropped) = self.map.push_pose(pose, stamp_ns, position, rotation);
             leave_out(input, &dropped, out);
             is_any |= matches!(pushed, PushedPose::Kept | PushedPose::Late | PushedPose::Jumped);
+            self.late[input] += u64::from(pushed == PushedPose::Late);
             refuse_pose(input, pushed, out);
             self.advance(out);
         });
@@ -272,7 +350,7 @@ fn refuse_pose(input: usize, pushed: PushedPose, out: &mut Outbox<'_>) {
     }
 }
 
-/// Counts frames that waited and are dropped, and warns if the clock of `input` was set back.
+/// Counts waiting frames of an input that were dropped, and warns if the clock of `input` was set back.
 fn leave_out(input: usize, dropped: &DroppedFrames, out: &mut Outbox<'_>) {
     for &frame in &dropped.overflow {
         out.dropped(frame, Dropped::Overflow);
@@ -289,6 +367,30 @@ fn leave_out(input: usize, dropped: &DroppedFrames, out: &mut Outbox<'_>) {
             "the clock was set back by more than `reset_ms`: the map begins anew, empty, and {frames} frames that waited are dropped"
         );
         out.warn(input, "clock jumps back", text);
+    }
+}
+
+/// Warns of a frame that changed nothing in the map.
+fn warn_of_unseen(input: usize, why: Unseen, out: &mut Outbox<'_>) {
+    match why {
+        Unseen::NoDepth => out.warn(
+            input,
+            "images without depths",
+            "it changes nothing: no depth of it is within `depth_m` (is `unit_m` the unit of its depths?)",
+        ),
+        Unseen::NoPoint => out.warn(
+            input,
+            "clouds out of range",
+            "it changes nothing: no point of it is within `max_range_m` (are its points in metres?)",
+        ),
+        Unseen::Outside([x, y, z]) => out.warn(
+            input,
+            "frames outside of the map",
+            format_args!(
+                "it changes nothing: the sensor is outside of the map, at [{x:.2}, {y:.2}, {z:.2}] m, and so is all that it measured \
+                 (are its pose, `extrinsic` and `origin_m` in metres, and the pose from the sensor to the world?)"
+            ),
+        ),
     }
 }
 
@@ -331,20 +433,39 @@ impl Operation for MapOperation {
     }
 
     fn health_issue(&self, input: usize) -> Option<&HealthIssue> {
-        self.streams[input].1.health_issue.as_ref()
+        let of_map = self.issue.as_ref().filter(|(of, _)| *of == input);
+        of_map
+            .map(|(_, issue)| issue)
+            .or(self.streams[input].1.health_issue.as_ref())
+    }
+
+    fn diagnosis(&self, input: usize) -> Diagnosis {
+        Diagnosis {
+            late: self.late[input],
+            epoch: self.map.epoch(),
+            ..Diagnosis::default()
+        }
     }
 
     fn unreadable(&mut self, input: usize, messages: u64) {
         self.streams[input].1.refused += messages;
     }
 
-    /// Warns of the inputs that are quiet.
-    fn wake(&mut self, now: Instant, _: &mut Outbox<'_>) -> Result<Wake, Fault> {
+    /// Warns of inputs that have been silent for too long, and of an input because of which the map stands still or is wrong.
+    fn wake(&mut self, now: Instant, out: &mut Outbox<'_>) -> Result<Wake, Fault> {
         let start = *self.start.get_or_insert(now);
         for (is_open, stream) in &mut self.streams {
             if *is_open {
                 stream.warn_if_quiet([now, start], &self.name, "");
             }
+        }
+        self.issue = self.stall(now, start).or_else(|| self.other_clock());
+        if let Some((input, issue)) = &self.issue {
+            let kind = match issue.level {
+                Level::Error => "maps that stand still",
+                _ => "poses of another clock",
+            };
+            out.warn_seldom(*input, kind, issue);
         }
         Ok(Wake::At(now + CHECK_EVERY))
     }

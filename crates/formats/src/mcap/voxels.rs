@@ -1,10 +1,11 @@
-//! Clouds of the occupied cells of voxel grids, for viewers. A cell is a point at its centre, and empty cells give no points.
+//! Point clouds of the occupied cells of voxel grids, for viewers. A cell is a point at its centre, and empty cells give
+//! no points.
 
 use super::encoder::Cdr;
 use robocache_device::{Dtype, Values};
 use robocache_stream::{Message, form};
 
-/// Origin and size of a grid's cells, m, and number of cells along each axis.
+/// Origin and cell size of a voxel grid, m, and its number of cells along each axis.
 struct Grid {
     origin_m: [f64; 3],
     size_m: [f64; 3],
@@ -44,7 +45,8 @@ impl Grid {
     }
 }
 
-/// Writes the occupied cells of a voxel grid as a cloud of points to `data`; `None` if the message can't be drawn as a cloud.
+/// Encodes the occupied cells of a voxel grid as a point cloud, and appends it to `data`. Returns `None` if the message can't
+/// be drawn as a cloud.
 pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     let grid = Grid::of(message)?;
     let names = form::channels.get(&message.header).unwrap_or_default();
@@ -88,18 +90,20 @@ pub(super) fn cloud(message: &Message, data: &mut Cdr) -> Option<()> {
     Some(())
 }
 
-/// Appends the centres and channels of the cells of `[C, X, Y, Z]` that have a value other than 0. Of a product of a map, they are
-/// the cells of obstacles.
+/// Appends the centre and the channels of each cell of `[C, X, Y, Z]` with a value other than 0. For a map of occupancy or
+/// distances, these are the cells of obstacles instead.
 fn dense(grid: &Grid, values: Values<'_>, names: &[String], points: &mut Vec<f32>) {
     let (cells, channels, edge) = (grid.cells(), names.len(), grid.edge() as f32);
+    let mut floats = vec![0.0; values.len()];
+    values.to_f32(&mut floats);
+    // Cells that no frame has seen have the greatest distance.
+    let far = floats.iter().copied().fold(0.0, f32::max);
     let is_point = |value: f32| match names {
         [name] if name == "occupancy_percent" => value > 50.0,
         [name] if name == "esdf" || name == "esdf_slice" => value == 0.0,
-        [name] if name == "tsdf" => value.abs() < edge,
+        [name] if name == "tsdf" => value.abs() < edge.min(far),
         _ => value != 0.0,
     };
-    let mut floats = vec![0.0; values.len()];
-    values.to_f32(&mut floats);
     for cell in 0..cells {
         let of_cell = || (0..channels).map(|channel| floats[channel * cells + cell]);
         if of_cell().any(is_point) {

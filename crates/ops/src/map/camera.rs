@@ -1,41 +1,41 @@
-//! Pinhole cameras, and what they see of a run of cells.
+//! Pinhole camera intrinsics, and the projection of map cells into an image.
 
 use crate::{ConfigError, refused};
 use robocache_geometry::RigidTransform;
 use std::ops::Range;
 
-/// Intrinsics of a pinhole camera without distortion. The centre of pixel `(column, row)` is at these whole numbers.
+/// Intrinsics of a pinhole camera without distortion. The centre of a pixel is at its column and row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pinhole {
-    /// Number of columns.
+    /// Width of the image, pixels.
     pub width: usize,
-    /// Number of rows.
+    /// Height of the image, pixels.
     pub height: usize,
-    /// Focal lengths along the columns and rows, pixels. A negative one mirrors the image.
+    /// Focal lengths fx and fy, pixels. A negative value mirrors the image along that axis.
     pub focal_px: [f32; 2],
-    /// The principal point: column and row, pixels.
+    /// Principal point cx and cy, pixels: a column and a row.
     pub principal_px: [f32; 2],
 }
 
-/// A cell that falls on a pixel of an image.
+/// Projection of a map cell whose centre falls on a pixel of an image.
 pub(super) struct SeenCell {
-    /// Index of the pixel, by rows.
+    /// Index of the pixel: row * width + column.
     pub pixel: usize,
     /// Depth of the cell's centre along the optical axis, metres.
     pub depth: f32,
-    /// `1 / depth`.
+    /// `1 / depth`, 1/m.
     pub inverse: f32,
 }
 
-/// Greatest number of columns and of rows, so that a pixel's index fits in 32 bits.
+/// Greatest width and height of an image, pixels, so that a pixel's index fits in 32 bits.
 const MAX_PIXELS: usize = 1 << 14;
-/// Number of cells that are projected at once.
+/// Number of cells that are projected together, so that the compiler vectorizes the loop.
 const LANES: usize = 16;
-/// Index in place of a pixel's if a cell does not fall on one.
+/// Pixel index of a cell that does not fall on a pixel.
 const OUTSIDE: u32 = u32::MAX;
 
 impl Pinhole {
-    /// Checks every value.
+    /// Checks the range of every field.
     ///
     /// # Errors
     /// Returns the first key whose value is not allowed, the value, and the allowed values.
@@ -59,13 +59,13 @@ impl Pinhole {
         Ok(())
     }
 
-    /// Number of pixels.
+    /// Number of pixels of an image.
     pub fn pixels(&self) -> usize {
         self.width * self.height
     }
 
-    /// The length of each pixel's ray to depth 1, `sqrt((1 + rx^2) + ry^2)` in float32, by rows. The product of a depth along the
-    /// optical axis and this ratio is the distance along the ray.
+    /// Returns, for each pixel row by row, the length of its ray to depth 1: `sqrt((1 + rx^2) + ry^2)` in float32. A
+    /// depth along the optical axis times this ratio is the distance along the ray.
     pub fn ray_ratios(&self) -> Vec<f32> {
         let slope = |axis: usize, pixel: usize| (pixel as f32 - self.principal_px[axis]) / self.focal_px[axis];
         let row = |v: usize| {
@@ -78,10 +78,12 @@ impl Pinhole {
         (0..self.height).flat_map(row).collect()
     }
 
-    /// Projects the cells of a run along z into the image. Calls `update` for each cell that falls on a pixel, with the place of the
-    /// cell along z.
+    /// Projects a line of cells along z into the image. Calls `update` with the index along z of each cell that falls
+    /// on a pixel, and with that pixel.
     ///
-    /// `from_grid` maps points of the grid to the camera. `column` is x and y of the cells' centres, and `centres` their z, ascending. Cells whose depth is at most `near`, metres, are left out, and cells beyond `far` may be.
+    /// `from_grid` maps points of the map to the camera's frame. `column` has the x and y of the cells' centres, and
+    /// `centres` their z, ascending, metres. Cells at depth `near` or less, metres, are left out. Cells beyond depth
+    /// `far` may be left out.
     #[inline(always)]
     pub(super) fn project_run(
         &self,
@@ -119,8 +121,8 @@ impl Pinhole {
         }
     }
 
-    /// The places along z of the cells of a run that the camera may see, up to the depth `far`, metres. No cell outside of these
-    /// places is seen. The arguments are those of [`project_run`](Self::project_run).
+    /// Returns a range of indices along z that contains every cell that the camera sees up to depth `far`, metres. The
+    /// arguments are those of [`project_run`](Self::project_run).
     fn visible(&self, from_grid: &RigidTransform<f32>, [x, y]: [f32; 2], centres: &[f32], far: f32) -> Range<usize> {
         let (Some(&first), Some(&last)) = (centres.first(), centres.last()) else {
             return 0..0;

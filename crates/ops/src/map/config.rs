@@ -1,4 +1,4 @@
-//! The configuration of a map: the section `map:`.
+//! Configuration of a map: the section `map:` with its cells, inputs, poses, volumes and outputs.
 
 use super::frame::DistanceAlong;
 use super::tsdf::FrameWeight;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Configuration of a map: its cells, the streams that it is made from, and what is kept and published of it.
+/// Configuration of a map: its cells, its inputs, the volumes that it keeps, and the outputs that it publishes.
 ///
 /// `Default` is an empty configuration to start from in code. It is refused until a shape, inputs and outputs are set.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -21,136 +21,147 @@ pub struct MapConfig {
     pub voxel_size_m: f64,
     /// Number of cells along x, y and z.
     pub shape: [usize; 3],
-    /// Name of the world's frame, which the products have as `frame_id`. `None`: no name.
+    /// Name of the world's coordinate frame, published as `frame_id`. `None`: outputs have no `frame_id`.
     pub frame: Option<String>,
-    /// The corner of the map with the least coordinates, metres, in the world; 0 if absent. Not with `follow`.
+    /// Corner of the map with the least coordinates, metres, in the world; 0 if absent. Refused together with `follow`.
     pub origin_m: Option<[f64; 3]>,
-    /// Name of the pose that the middle of the map follows, by whole cells. `None`: the map stays where it is.
+    /// Name of the pose that the map follows: the map moves by whole cells to keep this pose in its middle. `None`: the
+    /// map does not move.
     pub follow: Option<String>,
-    /// Streams of poses in the world, by the names of the moving frames.
+    /// Streams of poses in the world, by the name of the moving coordinate frame, such as `base`.
     #[serde(default)]
     pub poses: BTreeMap<String, PoseConfig>,
     /// The streams of depth images and clouds that the map is made from.
     pub inputs: Vec<MapInput>,
-    /// Signed distances to surfaces. `None`: not kept.
+    /// Signed distances to surfaces, fused from depth images. `None`: the map does not keep them.
     pub tsdf: Option<TsdfSection>,
-    /// Free and occupied cells. `None`: not kept.
+    /// Free and occupied cells. `None`: the map does not keep them.
     pub occupancy: Option<OccupancySection>,
-    /// Distances to the nearest obstacle. `None`: not computed.
+    /// Distances to the nearest obstacle. `None`: the map does not compute them.
     pub esdf: Option<EsdfSection>,
-    /// Products that are published.
+    /// Outputs to publish, such as `tsdf` or `occupancy`.
     pub outputs: Vec<MapProduct>,
-    /// Number of times of capture from one publication to the next.
+    /// Number of steps from one publication to the next. A step fuses all depth images and clouds with the
+    /// same capture time.
     #[serde(default = "default_emit_every")]
     pub emit_every: usize,
-    /// Time that a frame waits for the other inputs and for poses, ms, measured by the stamps. `None`: for ever.
+    /// Time that a depth image or cloud waits for the other inputs and for poses, ms, measured by the stamps.
+    /// `None`: for ever.
     pub max_wait_ms: Option<f64>,
-    /// Step back of an input's stamps, ms, above which the clock counts as set back.
+    /// Limit, ms: if an input's stamps go back by more than this, its clock counts as set back, and the
+    /// map starts empty.
     #[serde(default = "default_reset_ms")]
     pub reset_ms: f64,
 }
 
-/// A dataflow input whose frames are fused into the map.
+/// A dataflow input whose depth images or clouds are fused into the map.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct MapInput {
     /// The id of the dataflow input.
     pub input: String,
-    /// Paths of a cloud's fields and of its stamp in a struct payload. `None`: well-known structs are recognised.
+    /// Paths of a cloud's fields and of its stamp in a struct payload. `None`: a struct of a known type, such as a ROS
+    /// message, is recognised by its fields.
     pub from: Option<FromConfig>,
-    /// Delay of the stamps behind the capture, ms: a frame's time is its stamp minus this delay.
+    /// Delay of the stamps behind the capture, ms: the capture time is the stamp minus this delay.
     #[serde(default)]
     pub latency_ms: f64,
-    /// Name of the moving frame that the sensor is fixed to. `None`: the sensor is fixed in the world.
+    /// Name of the moving coordinate frame that the sensor is fixed to, in `poses`. `None`: the sensor is fixed
+    /// in the world.
     pub pose: Option<String>,
-    /// Pose of the sensor in that frame. `None`: the sensor is where that frame is.
+    /// Pose of the sensor in the coordinate frame that `pose` names, or in the world. `None`: the identity.
     pub extrinsic: Option<Extrinsic>,
-    /// The camera of depth images. `None`: the input's messages are clouds.
+    /// The camera, if the input has depth images. `None`: the input has point clouds.
     pub camera: Option<CameraSection>,
 }
 
-/// A depth camera without distortion. x points to the right of the image, y down, z forward.
+/// A depth camera without distortion. Its x axis points to the right of the image, y down, z forward.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CameraSection {
-    /// Number of columns.
+    /// Width of the image, pixels.
     pub width: usize,
-    /// Number of rows.
+    /// Height of the image, pixels.
     pub height: usize,
-    /// Focal lengths along the columns and rows, pixels. A negative one mirrors the image.
+    /// Focal lengths fx and fy, pixels. A negative value mirrors the image along that axis.
     pub focal_px: [f32; 2],
-    /// The principal point, pixels: a column and a row. The centre of pixel `(column, row)` is at these whole numbers.
+    /// Principal point cx and cy, pixels: a column and a row. The centre of a pixel is at its column and row.
     pub principal_px: [f32; 2],
-    /// Unit of integer depths, metres.
+    /// Unit of uint16 depths, metres. Float32 depths are in metres.
     #[serde(default = "default_unit")]
     pub unit_m: f32,
-    /// Least depth that is used, and the depth from which on it is not, metres.
+    /// Least depth of a pixel that is used, and upper limit of the depths, metres. A pixel at the limit or beyond it
+    /// is not used.
     #[serde(default = "default_depths")]
     pub depth_m: [f32; 2],
-    /// Depth of a cell, metres, up to which it is too near the camera to be updated.
+    /// Minimum depth of a cell, metres: a cell at this depth or nearer to the camera is not updated.
     #[serde(default = "default_min_cell")]
     pub min_cell_m: f32,
 }
 
-/// Signed distances to surfaces, of depth images.
+/// Configuration of signed distances to surfaces (`tsdf:`), which are fused from depth images.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TsdfSection {
-    /// Distance from a surface, metres, up to which cells are told apart.
+    /// Truncation distance, metres. Signed distances are clamped to it, and cells further behind a surface
+    /// are not updated.
     pub truncation_m: f32,
-    /// Direction in which distances are measured.
+    /// Direction in which distances are measured: the optical axis or the pixel's ray.
     #[serde(default)]
     pub distance: DistanceAlong,
-    /// Weight of a frame.
+    /// Weight of a depth image in a cell's mean distance.
     #[serde(default)]
     pub weight: FrameWeight,
-    /// Greatest weight of a cell, 1 to 128.
+    /// Greatest weight of a cell, 1 to 128. The limit lets the map follow changes of the world.
     #[serde(default = "default_max_weight")]
     pub max_weight: u32,
-    /// Forgetting of cells that are not seen any more. `None`: nothing is forgotten.
+    /// Decay of the weights, so that cells that are no longer seen are forgotten. `None`: no decay.
     pub decay: Option<Decay>,
 }
 
-/// Free and occupied cells: of clouds by their rays, of depth images by projection.
+/// Configuration of free and occupied cells (`occupancy:`). Clouds update cells by their rays, depth
+/// images by projection.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct OccupancySection {
-    /// Probability that a cell is occupied if a ray ends in it.
+    /// Probability that a cell is occupied after one ray ended in it, above 0.5.
     #[serde(default = "default_hit")]
     pub hit: f64,
-    /// Probability that a cell is occupied if a ray passes it.
+    /// Probability that a cell is occupied after one ray passed through it, below 0.5.
     #[serde(default = "default_miss")]
     pub miss: f64,
-    /// Least and greatest probability of a cell.
+    /// Least and greatest probability of a cell. The limits let a few scans change a cell from free to
+    /// occupied or back.
     #[serde(default = "default_clamp")]
     pub clamp: [f64; 2],
-    /// Length of a ray, metres, beyond which it is cut.
+    /// Greatest length of a ray, metres. A longer ray is cut at this length and ends without a hit.
     pub max_range_m: f32,
-    /// Distance from a surface in a depth image, metres, up to which a cell is hit. `None`: the edge of a cell.
+    /// Cells within this distance of a surface in a depth image count as hit, metres. `None`: the edge of a cell.
     pub band_m: Option<f32>,
-    /// Forgetting of cells that are not seen any more. `None`: nothing is forgotten.
+    /// Decay of the log-odds towards 0, so that cells that are no longer seen are forgotten. `None`: no decay.
     pub decay: Option<Decay>,
 }
 
-/// Forgetting by the stamps: at each multiple of a period that they pass, a part of what a cell knows is lost.
+/// Decay of a volume over time, measured by the stamps. It applies at each multiple of the period that the stamps pass.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Decay {
-    /// The period, ms.
+    /// Period of the decay, ms.
     pub period_ms: f64,
-    /// The part of a cell's weight, or of the log-odds of a hit, that a period takes, above 0 and up to 1.
+    /// Strength of the decay, above 0, up to 1. In `tsdf`, a period removes this part of each weight. In `occupancy`,
+    /// it moves log-odds towards 0 by this part of the log-odds of a hit.
     pub part: f64,
 }
 
-/// Distances to the nearest obstacle.
+/// Configuration of the distances to the nearest obstacle (`esdf:`).
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct EsdfSection {
     /// The volume whose occupied cells are the obstacles.
     pub from: Obstacles,
-    /// Greatest distance, metres. Cells further away have this distance.
+    /// Greatest distance, metres. Cells further from every obstacle get this distance.
     pub max_distance_m: f64,
-    /// Heights in the world, metres, between which obstacles count for the slice. `None`: all.
+    /// Least and greatest height of obstacles in the output `esdf_slice`, metres, z in the world. `None`: every height.
     pub slice_m: Option<[f64; 2]>,
 }
 
@@ -158,31 +169,33 @@ pub struct EsdfSection {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Obstacles {
-    /// Cells behind a surface or on it.
+    /// Signed distances: a cell is an obstacle if it was seen and its distance is 0 or less.
     Tsdf,
-    /// Cells that are occupied more likely than not.
+    /// Occupancy: a cell is an obstacle if its probability is above one half.
     Occupancy,
 }
 
-/// A product of a map, which is published under its name.
+/// An output of a map, published under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapProduct {
-    /// Signed distances, metres: float32 `[1, X, Y, Z]`; the truncation where no frame has seen the cell.
+    /// Signed distances, metres: float32 `[1, X, Y, Z]`. A cell that no depth image has seen has
+    /// the truncation distance.
     Tsdf,
-    /// Weights of the signed distances, in frames of weight 1: float32 `[1, X, Y, Z]`.
+    /// Weights of the signed distances: float32 `[1, X, Y, Z]`. With `weight: constant` and no decay, a weight is the
+    /// number of fused images, at most `max_weight`.
     Weight,
-    /// Probabilities that cells are occupied, in percent, and -1 where it is not known: int8 `[1, X, Y, Z]`.
+    /// Probabilities that cells are occupied, in percent: int8 `[1, X, Y, Z]`; -1 if a cell was never observed.
     Occupancy,
-    /// Occupied cells, a bit each, as voxel grids of layout `bits` have them.
+    /// Occupied cells, one bit each, packed as in a voxel grid of layout `bits`.
     Bits,
     /// Distances to the nearest obstacle, metres: float32 `[1, X, Y, Z]`.
     Esdf,
-    /// Distances to the nearest obstacle of a band of heights, metres: float32 `[1, X, Y, 1]`.
+    /// Horizontal distances to the nearest obstacle between the heights of `slice_m`, metres: float32 `[1, X, Y, 1]`.
     EsdfSlice,
 }
 
 impl MapProduct {
-    /// All products.
+    /// All outputs that a map can publish.
     pub const ALL: [Self; 6] = [
         Self::Tsdf,
         Self::Weight,
@@ -192,7 +205,7 @@ impl MapProduct {
         Self::EsdfSlice,
     ];
 
-    /// Number of values of a map of this shape, and their type.
+    /// Returns the number of values of this output, for a map of `shape` cells, and their element type.
     pub fn values(self, shape: [usize; 3]) -> (usize, Dtype) {
         let [x, y, z] = shape;
         match self {
@@ -203,7 +216,8 @@ impl MapProduct {
         }
     }
 
-    /// The name of the product's channel: `occupancy` for bits, as of a voxel grid, and `occupancy_percent` for percentages.
+    /// Returns the name of the output's single channel: `occupancy` for bits, `occupancy_percent` for percentages, else
+    /// the output's name.
     pub const fn channel(self) -> &'static str {
         match self {
             Self::Occupancy => "occupancy_percent",
@@ -212,7 +226,7 @@ impl MapProduct {
         }
     }
 
-    /// The product's name, which is also the id of its output.
+    /// Returns the name in the configuration, which is also the id of the dataflow output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tsdf => "tsdf",
@@ -246,7 +260,8 @@ impl<'de> Deserialize<'de> for MapProduct {
 }
 
 impl MapInput {
-    /// Selection of the values that are read from a message: the points of a cloud. Depth images come as they are.
+    /// Selects the values to read from a message of this input: a cloud's points. A depth image is read as
+    /// a flat array.
     pub fn selection(&self) -> Selection {
         match self.camera {
             Some(_) => Selection::default(),

@@ -1,32 +1,36 @@
-//! Distances to the nearest obstacle: the exact Euclidean distance transform of a set of cells.
+//! Distances to the nearest obstacle: the exact Euclidean distance transform of a set of cells, the sites.
 //!
-//! There is one pass an axis. The pass along z finds the nearest bit. The other passes find the place of a line with the least sum:
-//! the squared distance to the place, plus the squared distance that earlier passes found there. Along a line this place never
-//! goes back, so it lies between the places of two neighbours. All numbers are integers, so no result depends on the method.
+//! There is one pass for each axis. The pass along z finds the nearest site on the same line along z. For each index i
+//! of a line along y or x, the later passes find the index j with the least `square(j) + (i - j)^2`. Here `square(j)`
+//! is the squared distance that the earlier passes found at j.
+//!
+//! As i grows, j never decreases, so the results of two indices bound the search between them. All numbers are
+//! integers, so the order of the search does not change a result.
 
 use super::volume::{Bits, Shape};
 use rayon::prelude::*;
 
-/// Squared distance of a cell without a site along the axes of the passes so far. The sum with a squared distance fits in 32 bits.
+/// Squared distance of a cell for which the passes so far found no site. A sum with a squared distance still fits
+/// in 32 bits.
 const FAR: i32 = 1 << 30;
-/// Number of lines along y or x that are searched side by side.
+/// Number of neighbouring lines along y or x that are searched together, one in each SIMD lane.
 const TILE: usize = 16;
 
-/// Scratch of distance transforms, which is kept from one to the next.
+/// Computes distance transforms, and keeps scratch memory from one to the next.
 #[derive(Debug, Default)]
 pub struct DistanceTransform {
     squares: Vec<i32>,
 }
 
 impl DistanceTransform {
-    /// Writes the squared distance, in cells, from each cell to the nearest cell of `sites`. A cell whose squared distance is more
-    /// than `limit` gets `limit + 1`, and so does every cell if there is no site. A `limit` above 2^30 - 1 counts as 2^30 - 1, which
-    /// is more than any squared distance.
+    /// Writes the squared distance from each cell to the nearest cell of `sites`, in squared cell edges. A distance
+    /// above `limit` is written as `limit + 1`, as is every distance if `sites` is empty. A `limit` above 2^30 - 1,
+    /// which no distance reaches, acts as 2^30 - 1.
     ///
-    /// `out` has an entry for each cell, in the order of the cells' indices.
+    /// `out` has one element for each cell, in the order of the cells' indices.
     ///
     /// # Panics
-    /// If the number of cells is not the length of `out`.
+    /// If the length of `out` is not the number of cells.
     pub fn squared(&mut self, sites: &Bits, limit: u32, out: &mut [i32]) {
         let Shape([x, y, z]) = sites.shape();
         assert_eq!(sites.shape().cells(), out.len(), "number of distances");
@@ -65,7 +69,7 @@ impl DistanceTransform {
     }
 }
 
-/// Pointer to the entries of a slice that threads write, each entry by one thread.
+/// Pointer to a slice, and its length. Threads write disjoint elements of the slice.
 #[derive(Clone, Copy)]
 struct Shared(*mut i32, usize);
 
@@ -75,7 +79,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The `count` entries from `first` on.
+    /// Returns the `count` elements from index `first` on.
     ///
     /// # Safety
     /// No other thread accesses these entries while the result is used, and they are in the slice.
@@ -86,7 +90,7 @@ impl Shared {
     }
 }
 
-/// Writes the squared distance along z from each cell of a run to the nearest set bit.
+/// Writes the squared distance along z from each cell of a line of cells to the nearest set bit of `words`.
 fn squares_along_run(words: &[u64], squares: &mut [i32]) {
     if words.iter().all(|&word| word == 0) {
         return squares.fill(FAR);
@@ -106,7 +110,7 @@ fn squares_along_run(words: &[u64], squares: &mut [i32]) {
     }
 }
 
-/// Copies the first entries of a row.
+/// Copies the first `to.len()` elements of a row.
 fn copy(row: &[i32; TILE], to: &mut [i32]) {
     match to.as_mut_array::<TILE>() {
         Some(to) => *to = *row,
@@ -114,19 +118,20 @@ fn copy(row: &[i32; TILE], to: &mut [i32]) {
     }
 }
 
-/// [`TILE`] lines of squared distances side by side: a row for each place along the lines.
+/// Squared distances of [`TILE`] neighbouring lines: row i has the value at index i of every line.
 #[derive(Default)]
 struct Lines {
     rows: Vec<[i32; TILE]>,
-    /// The least `square + (i - j)^2` over the places j of a line, for each place i.
+    /// Least `square(j) + (i - j)^2` over all indices j, for each index i and each line.
     nearest: Vec<[i32; TILE]>,
-    /// The first and the last of the places j of all lines, for each place i.
+    /// Least and greatest of the minimizing indices j of all lines, for each index i. They bound the search
+    /// for other i.
     places: Vec<[usize; 2]>,
 }
 
 impl Lines {
-    /// Reads `length` rows of `width` entries, which are `stride` apart, the first from `start` on, and fills in `nearest`. Returns
-    /// false if no line has a site.
+    /// Reads `width` lines of `length` values, and fills in `nearest`. The values at index i begin at
+    /// `from[start + i * stride]`. Returns false if no line has a site.
     fn load(&mut self, from: &[i32], start: usize, stride: usize, length: usize, width: usize) -> bool {
         self.rows.resize(length, [FAR; TILE]);
         self.nearest.resize(length, [FAR; TILE]);
@@ -154,7 +159,8 @@ impl Lines {
 }
 
 multiversion! {
-    /// Fills in `nearest` for every place: the first one, then every half of the steps between places that are known.
+    /// Fills in `nearest` for every index: index 0 first, then repeatedly the indices halfway between those
+    /// that are done.
     fn search(lines: &mut Lines) {
         let Lines { rows, nearest, places } = lines;
         let last = rows.len() - 1;
@@ -171,8 +177,8 @@ multiversion! {
     }
 }
 
-/// The least `square + (i - j)^2` of each line over the places j between `from` and `to`, and the first and the last of these
-/// places over all lines.
+/// Returns the least `square(j) + (i - j)^2` of each line over the indices j from `from` to `to`, inclusive. Also
+/// returns the least and the greatest minimizing j over all lines.
 #[inline(always)]
 fn least(rows: &[[i32; TILE]], i: usize, [from, to]: [usize; 2]) -> ([i32; TILE], [usize; 2]) {
     let (mut best, mut place) = ([i32::MAX; TILE], [0; TILE]);
@@ -191,13 +197,13 @@ fn least(rows: &[[i32; TILE]], i: usize, [from, to]: [usize; 2]) -> ([i32; TILE]
     (best.map(|square| square.min(FAR)), [first as usize, last as usize])
 }
 
-/// The distance in metres of a squared distance in cells.
+/// Converts a squared distance in cells to a distance in metres.
 pub fn metres(square: i32, voxel_size_m: f32) -> f32 {
     (square as f32).sqrt() * voxel_size_m
 }
 
-/// The greatest squared distance, in cells, that is not above `max_distance_m`, which is 0 or more. The quotient of the two numbers may be less than
-/// the number of cells that is meant, by rounding: 0.3 / 0.1 is. So a squared distance counts as not above if it is so to within 1e-9.
+/// Returns the greatest squared distance, in cells, that is within `max_distance_m`, 0 or more. A tolerance of 1e-9
+/// makes up for rounding: 0.3 / 0.1 is less than 3 in float64, but the limit is 9.
 pub fn limit_of(max_distance_m: f64, voxel_size_m: f64) -> u32 {
     let cells = max_distance_m / voxel_size_m;
     (cells * cells * (1.0 + 1e-9)).min(f64::from(FAR - 1)).floor() as u32
@@ -207,7 +213,7 @@ pub fn limit_of(max_distance_m: f64, voxel_size_m: f64) -> u32 {
 mod tests {
     use super::*;
 
-    /// The least squared distance over all sites.
+    /// Computes the squared distance of each cell by comparing the cell with every site.
     fn oracle(sites: &Bits, limit: u32) -> Vec<i32> {
         let Shape([x, y, z]) = sites.shape();
         let cells: Vec<[usize; 3]> = (0..x * y * z).map(|i| [i / z / y, i / z % y, i % z]).collect();

@@ -1,70 +1,73 @@
-//! Depth images with their cameras and poses.
+//! Depth images, each with its camera and the camera's pose.
 
 use super::camera::{Pinhole, SeenCell};
 use crate::{ConfigError, refused};
 use robocache_geometry::RigidTransform;
 use serde::Deserialize;
 
-/// Depths of a frame's pixels, by rows.
+/// Depths of an image's pixels, row by row from the top.
 #[derive(Clone, Copy, Debug)]
 pub enum DepthImage<'a> {
-    /// Depths in a unit, metres. The values 0 and 65535 stand for no depth.
+    /// Integer depths, and their unit in metres. The values 0 and 65535 mean that a pixel has no depth.
     UInt16(&'a [u16], f32),
-    /// Depths in metres. A value that is not finite, or not above 0, stands for no depth.
+    /// Depths in metres. A value that is not finite, or not above 0, means that a pixel has no depth.
     Float32(&'a [f32]),
 }
 
-/// A depth image with the camera and the pose that it was taken with.
+/// A depth image, the camera that took it, and the camera's pose.
 #[derive(Clone, Copy, Debug)]
 pub struct DepthFrame<'a> {
     /// The camera's intrinsics.
     pub camera: Pinhole,
-    /// Pose of the camera in the frame of the grid's corner: x to the right of the image, y down, z forward.
+    /// Pose of the camera, with the origin at the map's corner of least coordinates. The camera's x axis points to the
+    /// right of the image, y down, z forward.
     pub pose: RigidTransform<f64>,
     /// The depth image.
     pub depth: DepthImage<'a>,
-    /// Depths that are used.
+    /// Range of depths that are used. A pixel outside the range counts as without depth.
     pub range: DepthRange,
-    /// Red, green and blue of each pixel, by rows. `None`: no colour.
+    /// Red, green and blue of each pixel, row by row. `None`: the image has no colour.
     pub rgb: Option<&'a [[u8; 3]]>,
 }
 
-/// Range of depths that are used.
+/// Range of pixel depths that are used, and minimum depth of the cells that are updated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DepthRange {
-    /// Least depth of a pixel, metres.
+    /// Least depth of a pixel that is used, metres.
     pub min_m: f32,
-    /// Depth of a pixel, metres, from which on it is not used; up to 10,000.
+    /// Upper limit of pixel depths, metres, up to 10,000: a pixel of this depth or more is not used.
     pub max_m: f32,
-    /// Depth of a cell, metres, up to which it is too near the camera to be updated; at least 0.001.
+    /// Minimum depth of a cell, metres, 0.001 or more: a cell at this depth or nearer to the camera is not updated.
     pub min_cell_m: f32,
 }
 
-/// The distance between a surface and a cell in front of it.
+/// Direction along which the distance between a cell and the surface in its pixel is measured.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum DistanceAlong {
-    /// Distance along the optical axis: the pixel's depth minus the cell's.
+    /// The optical axis: the distance is the pixel's depth minus the cell's depth.
     #[default]
     Axis,
-    /// Distance along the pixel's ray.
+    /// The pixel's ray: the difference of the depths is multiplied by the ray's length per unit of depth.
     Ray,
 }
 
-/// A frame as the loop over cells reads it.
+/// A depth image prepared for the projection of cells: depths in metres, and the transform from the map to the camera.
 pub(super) struct PreparedFrame<'a> {
     pub camera: Pinhole,
     pub range: DepthRange,
     pub from_grid: RigidTransform<f32>,
-    /// Depths, metres; minus infinity where there is none, so that every cell lies behind the surface.
+    /// Depth of each pixel, metres. Minus infinity for a pixel without usable depth, so that every cell counts as far
+    /// behind the surface.
     depths: Vec<f32>,
-    /// The ratios of [`Pinhole::ray_ratios`]; empty for distances along the axis.
+    /// Ray length per unit of depth, for each pixel ([`Pinhole::ray_ratios`]). Empty if distances are along
+    /// the optical axis.
     ratios: Vec<f32>,
     pub rgb: Option<&'a [[u8; 3]]>,
 }
 
 impl<'a> PreparedFrame<'a> {
-    /// Converts the depths to metres.
+    /// Converts an image's depths to metres, and inverts the camera's pose.
     ///
     /// # Panics
     /// If an image does not have the camera's number of pixels.
@@ -98,8 +101,8 @@ impl<'a> PreparedFrame<'a> {
         }
     }
 
-    /// The signed distance of a cell from the surface that its pixel sees, metres, positive in front of it. Minus infinity if the
-    /// pixel sees none.
+    /// Returns the signed distance of a cell from the surface in its pixel, metres, positive in front of the surface.
+    /// Returns minus infinity if the pixel has no usable depth.
     #[inline(always)]
     pub(super) fn distance(&self, seen: &SeenCell) -> f32 {
         let distance = self.depths[seen.pixel] - seen.depth;
@@ -111,7 +114,7 @@ impl<'a> PreparedFrame<'a> {
 }
 
 impl DepthRange {
-    /// Checks every value.
+    /// Checks the range of every field.
     ///
     /// # Errors
     /// The first key whose value is not allowed, the value, and the allowed values.

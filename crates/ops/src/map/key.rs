@@ -1,20 +1,21 @@
-//! Metadata keys of maps. Counts are those since the message before.
+//! Metadata keys of a map's messages. Counts are since the previous message of the map.
 
 robocache_stream::keys! {
     /// Number of depth images and clouds that were fused into the map.
     frames_fused: i64,
-    /// Number of frames that were dropped because the map is past their time.
+    /// Number of late depth images and clouds, which were dropped because data of the same or a later time
+    /// was already processed.
     late_frames: i64,
-    /// Number of fused frames whose pose is that of an older sample.
+    /// Number of fused depth images and clouds whose pose was extrapolated from an older sample.
     frames_extrapolated: i64,
-    /// Number of frames that were dropped because a pose is missing at their time.
+    /// Number of depth images and clouds that were dropped because the sensor's pose at their time is unknown.
     dropped_unposed: i64,
-    /// First cell of the map along x, y and z, counted from the map's anchor.
+    /// Index of the map's first cell along x, y and z, counted from the map's anchor, a fixed point of the world.
     corner_cell: Vec<i64>,
-    /// Number of cells that the map forgot because it moved.
+    /// Number of cells that were cleared because the map moved.
     cells_scrolled: i64,
-    /// Number of rays that were walked through the map.
+    /// Number of rays of clouds that were traced through the map.
     rays: i64,
-    /// Number of rays that left the map, or began or ended outside of it.
+    /// Number of traced rays that pass through cells outside the map, or begin or end there.
     rays_clipped: i64,
 }

@@ -1,4 +1,4 @@
-//! Operation `map`: fuses the frames of several inputs into the volumes of a map, in the order of their times.
+//! Operation `map`: fuses depth images and clouds of several inputs into a map, in the order of their capture times.
 
 use super::config::{MapConfig, MapProduct, Obstacles};
 use super::distance::{DistanceTransform, metres};
@@ -16,34 +16,40 @@ use robocache_stream::{HostCloud, Message, PointCloudError};
 use robocache_time::{is_stamp_in_range, ms_to_ns};
 use std::collections::BTreeMap;
 
-/// Greatest number of bytes of the frames that wait, with [`OVERHEAD`] for each.
+/// Greatest total size of the waiting depth images and clouds, bytes, with [`OVERHEAD`] added for each.
 const MAX_WAITING_BYTES: usize = 256 << 20;
-/// Bytes that a waiting frame takes beside its payload.
+/// Bytes that a waiting depth image or cloud counts in addition to its payload.
 const OVERHEAD: usize = 4096;
+/// Largest number of messages whose memory is kept for later frames. A small frame may take the memory of a large one, so more
+/// of them would hold far more than [`MAX_WAITING_BYTES`].
+const MAX_SPARE: usize = 4;
 
-/// A map that is kept over time: fuses depth images and clouds into its volumes.
+/// Fuses depth images and clouds (frames) over time into a map of signed distances, occupancy, or both.
 ///
-/// [`push`](Self::push) takes the frames and [`push_pose`](Self::push_pose) the poses, in any order. After each,
-/// [`step`](Self::step) does the steps that are due: all frames of one time, in the order of the times. So the order of arrival
-/// changes nothing, as long as frames come within `max_wait_ms`.
+/// [`push`](Self::push) accepts frames, and [`push_pose`](Self::push_pose) poses; the inputs may alternate in
+/// any order. After each, the caller repeats [`step`](Self::step) until it returns `None`. A step fuses all
+/// frames of one capture time, and steps are in time order. If frames arrive within `max_wait_ms`, their order
+/// of arrival changes nothing.
 pub struct Map {
     spec: Spec,
     sequence: Sequence,
     tracks: Vec<PoseTrack>,
     pose_latencies: Vec<i64>,
-    /// Frames that wait for their step, by their times and inputs.
+    /// Frames that wait for their step, by capture time, ns, and index of the input.
     waiting: BTreeMap<(i64, usize), Message>,
-    /// Messages whose memory is used again.
+    /// Messages of past steps, whose memory is reused for frames that arrive.
     spare: Vec<Message>,
     waiting_bytes: usize,
     tsdf: Option<Tsdf>,
     occupancy: Option<Occupancy>,
-    /// The point of the world that the cells are counted from; `None` before a map that follows a pose has one.
+    /// World point, metres, from which cell indices are counted, if the map follows a pose. `None` until that
+    /// pose is known.
     anchor: Option<[f64; 3]>,
     window: Window,
-    /// Number of the period of each decay in which the last step was: of signed distances and of occupancy.
+    /// Index of the decay period in which the last step was, for signed distances and for occupancy. `None` before a
+    /// step, or without decay.
     periods: [Option<i64>; 2],
-    /// Number of steps since the clock was set back.
+    /// Number of steps since the start, or since a clock was last set back.
     steps: u64,
     epoch: i64,
     counters: MapCounters,
@@ -51,96 +57,112 @@ pub struct Map {
     points: Vec<[f32; 3]>,
 }
 
-/// Memory of distance transforms.
+/// Scratch memory of the distance transforms.
 #[derive(Debug, Default)]
 struct Distances {
     transform: DistanceTransform,
     squares: Vec<i32>,
 }
 
-/// Counts since the map was last published.
+/// Counts since the last call of [`Map::take_counters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapCounters {
-    /// Number of frames that were fused.
+    /// Number of depth images and clouds that were fused.
     pub frames: u64,
-    /// Number of frames that came after a step of their time or of a later one.
+    /// Number of late depth images and clouds, which were dropped because data of the same or a later time
+    /// was already processed.
     pub late_frames: u64,
-    /// Number of fused frames whose pose is that of an older sample.
+    /// Number of fused depth images and clouds whose pose was extrapolated from an older sample.
     pub extrapolated_frames: u64,
-    /// Number of frames at whose time a pose was missing.
+    /// Number of depth images and clouds that were dropped because the sensor's pose at their time is unknown.
     pub dropped_unposed: u64,
-    /// Number of cells that the map forgot because it moved.
+    /// Number of cells that were cleared because the map moved.
     pub cells_scrolled: u64,
-    /// Counts of the points of clouds.
+    /// Counts of the clouds' points and of the rays to them.
     pub rays: RayCounters,
 }
 
-/// The reason why a message is not part of the map.
+/// The reason why a depth image or cloud is not fused into the map.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DroppedFrame {
     /// The message has no stamp. A node gives such a message the time of its publication.
     #[error("no `timestamp_ns` (needed: the capture time, ns)")]
     NoStamp,
-    /// The stamp, ns, is out of range.
+    /// The stamp, ns, is out of range: its magnitude exceeds 2^61.
     #[error("stamp {0} ns is out of range (allowed: +-2^61): stamps are ns since 1970")]
     Stamp(i64),
-    /// The message is not a cloud.
+    /// The input has clouds, and the message is not a cloud.
     #[error(transparent)]
     Cloud(#[from] PointCloudError),
-    /// The payload is not a flat array of depths.
+    /// The input has depth images, and the payload is not a flat array of uint16 or float32.
     #[error("{0} came (needed: a flat array of uint16 or float32 depths)")]
     NotDepths(String),
-    /// The number of depths is not that of the camera's pixels.
+    /// The number of depths in the message differs from the camera's number of pixels.
     #[error("{len} depths came (needed: {height} rows of {width}, as in `camera`)")]
     Size {
-        /// Number of depths.
+        /// Number of depths in the message.
         len: usize,
-        /// Number of columns of the camera.
+        /// Width of the camera's image, pixels.
         width: usize,
-        /// Number of rows of the camera.
+        /// Height of the camera's image, pixels.
         height: usize,
     },
-    /// The image's shape, by its metadata, is not that of the camera.
+    /// The `shape` in the message's metadata differs from the camera's `[height, width]`.
     #[error("the image is of shape {shape:?} (needed: [{height}, {width}], as in `camera`)")]
     Shape {
-        /// The shape that came.
+        /// Value of `shape` in the message's metadata.
         shape: Vec<i64>,
-        /// Number of columns of the camera.
+        /// Width of the camera's image, pixels.
         width: usize,
-        /// Number of rows of the camera.
+        /// Height of the camera's image, pixels.
         height: usize,
     },
-    /// A frame of its input and its time waits already.
+    /// A depth image or cloud of the same input with the same capture time already waits.
     #[error("a frame is dropped: one with its stamp has come already (needed: a stamp of its own for each frame)")]
     Again,
-    /// A frame came after a step of its time or of a later one.
+    /// Data of the same or a later time was already processed. The value is the time of the newest processed data minus
+    /// that of this message, ns.
     #[error("a frame is dropped: the map is {:.3} s past it already (`max_wait_ms` limits the wait)", robocache_time::ns_to_s(*.0))]
     Late(i64),
 }
 
-/// Frames that waited for their step, and are dropped.
+/// Frames that were waiting for their step and have been dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppedFrames {
-    /// The input of each frame that is dropped because more than 256 MiB wait.
+    /// Input index of each frame that was dropped because more than 256 MiB of frames were waiting.
     pub overflow: Vec<usize>,
-    /// The input of each frame that is dropped because the clock was set back, so that the map is empty. `None` if it was not.
+    /// Input index of each frame that was dropped because a clock was set back, which also empties the map. `None`: no
+    /// clock was set back.
     pub jumped: Option<Vec<usize>>,
 }
 
-/// A step that was done: all frames of one time.
+/// Result of a step of the map, which fuses all frames of one capture time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapStep {
-    /// Time of the frames, ns.
+    /// Capture time of the step's frames, ns.
     pub stamp_ns: i64,
-    /// True if the products are to be published: each `emit_every`-th step.
+    /// True if the outputs are to be published now: after every `emit_every`-th step, if the map's position is known.
     pub is_published: bool,
-    /// Inputs whose frames are not in the map, with the name of the pose that is missing at their time, and why. Inputs behind
-    /// those of frames are poses: the one that the map follows.
+    /// Inputs whose frames were dropped because a pose is unknown: index of the input, name of the pose, and reason. An
+    /// index beyond the frame inputs means the pose that the map follows.
     pub unposed: Vec<(usize, String, NoPose)>,
+    /// Inputs whose frames changed nothing in the map, and the reason.
+    pub unseen: Vec<(usize, Unseen)>,
+}
+
+/// Reason why a fused frame changed nothing in the map.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unseen {
+    /// No depth is within `depth_m`.
+    NoDepth,
+    /// No point is within `max_range_m`.
+    NoPoint,
+    /// The sensor, at this position in the world, metres, is outside of the map, and nothing that it measured is inside.
+    Outside([f64; 3]),
 }
 
 impl Map {
-    /// Makes an empty map.
+    /// Creates an empty map, with the volumes that `config` selects.
     ///
     /// # Errors
     /// The first key of `config` whose value is not allowed, the value, and the allowed values.
@@ -174,10 +196,11 @@ impl Map {
         })
     }
 
-    /// Takes a frame of the input with index `input`.
+    /// Adds a depth image or cloud of the input with index `input` to the waiting frames. Returns the waiting frames
+    /// that are dropped in consequence.
     ///
     /// # Errors
-    /// The reason why the frame is not part of the map.
+    /// The reason why the new frame is dropped.
     ///
     /// # Panics
     /// If `input` is not the index of an input.
@@ -197,7 +220,10 @@ impl Map {
         };
         match self.sequence.arrived(input, stamp) {
             Arrival::Waits => {}
-            Arrival::Again => return Err(DroppedFrame::Again),
+            Arrival::Again => {
+                self.counters.late_frames += 1;
+                return Err(DroppedFrame::Again);
+            }
             Arrival::Late => {
                 self.counters.late_frames += 1;
                 let past = self.sequence.done().map_or(0, |done| done.saturating_sub(stamp));
@@ -220,8 +246,9 @@ impl Map {
         Ok(dropped)
     }
 
-    /// Takes a sample of the pose with index `pose`, in the order of their names: its stamp, ns, and a position and a quaternion.
-    /// Returns what became of it, and the frames that are dropped if it shows that the clock was set back.
+    /// Adds a sample of the pose with index `pose`, in the order of their names: stamp, ns, position, metres, and
+    /// quaternion x, y, z, w. Returns what was done with the sample, and the frames that are dropped if the sample
+    /// shows that a clock was set back.
     ///
     /// # Panics
     /// If `pose` is not the index of a pose.
@@ -245,7 +272,8 @@ impl Map {
         (pushed, dropped)
     }
 
-    /// Closes an input, or opens it again. Poses have the indices behind the inputs of frames. No step waits for a closed input.
+    /// Closes or reopens an input. Steps do not wait for a closed input. The index of a pose is its index among the
+    /// poses plus the number of frame inputs.
     ///
     /// # Panics
     /// If `input` is not the index of an input.
@@ -253,22 +281,34 @@ impl Map {
         self.sequence.set_open(input, is_open);
     }
 
-    /// Sets the time that a frame waits for other inputs, ns; `None`: for ever.
+    /// Sets how long a frame waits for other inputs and for poses, ns, measured by the stamps; `None`: for ever.
     pub fn set_max_wait(&mut self, max_wait_ns: Option<i64>) {
         self.sequence.set_max_wait(max_wait_ns);
     }
 
-    /// True if a step is due.
+    /// True if [`step`](Self::step) would do a step now.
     pub fn is_due(&self) -> bool {
         self.sequence.due().is_some()
     }
 
-    /// Number of frames that wait for their step, of each input.
+    /// Iterates over the frames that wait for their step, and returns the input index of each.
     pub fn waiting(&self) -> impl Iterator<Item = usize> {
         self.sequence.waiting().map(|(_, input)| input)
     }
 
-    /// Does the next step that is due; `None` if there is none.
+    /// Finds the open input that the oldest waiting frame waits for, and how far its newest stamp is behind that frame, ns. The
+    /// distance is `None` if the input has sent nothing. The result is `None` if no frame waits. Poses have the indices after the
+    /// frame inputs.
+    pub fn held_back_by(&self) -> Option<(usize, Option<i64>)> {
+        self.sequence.held_back_by()
+    }
+
+    /// Newest capture time of an input, ns; `None` before its first message. Poses have the indices after the frame inputs.
+    pub fn newest_ns(&self, input: usize) -> Option<i64> {
+        self.sequence.newest(input)
+    }
+
+    /// Does the oldest step that is due: fuses its frames into the map. Returns `None` if no step is due.
     pub fn step(&mut self) -> Option<MapStep> {
         let time = self.sequence.due()?;
         let inputs = self.sequence.take(time);
@@ -290,6 +330,12 @@ impl Map {
             }
         }
         let fused = placed.len() as u64;
+        let unseen = inputs
+            .iter()
+            .filter(|input| unposed.iter().all(|(of, ..)| of != *input))
+            .zip(&placed)
+            .filter_map(|(&input, (spec, pose, message))| Some((input, self.unseen(spec, pose, message)?)))
+            .collect();
         let (tsdf, occupancy) = (&mut self.tsdf, &mut self.occupancy);
         self.counters.rays += fuse(&placed, tsdf.as_mut(), occupancy.as_mut(), &mut self.points);
         self.counters.frames += fused;
@@ -305,26 +351,28 @@ impl Map {
             stamp_ns: time,
             is_published: self.steps.is_multiple_of(self.spec.emit_every) && self.anchor().is_some(),
             unposed,
+            unseen,
         })
     }
 
-    /// Counts since the last call.
+    /// Returns the counts since the previous call, and resets them.
     pub fn take_counters(&mut self) -> MapCounters {
         std::mem::take(&mut self.counters)
     }
 
-    /// Number of times that the map was emptied because a clock was set back.
+    /// Number of times that a clock was set back, which empties the map.
     pub fn epoch(&self) -> i64 {
         self.epoch
     }
 
-    /// The cells that the map holds, counted from the [anchor](Self::anchor).
+    /// Returns the box of cells that the map holds. Cell indices are counted from the [anchor](Self::anchor).
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// The point of the world from which cells are counted: `origin_m`. Of a map that follows a pose it is the first position of
-    /// that pose, rounded down to whole metres; `None` before there is one.
+    /// Returns the world point, metres, from which cell indices are counted. It is `origin_m`, unless the map
+    /// follows a pose. Then it is the first position of that pose, rounded down to whole metres, and `None` until
+    /// the pose is known.
     pub fn anchor(&self) -> Option<[f64; 3]> {
         match self.spec.follow {
             None => Some(self.spec.origin_m),
@@ -332,21 +380,21 @@ impl Map {
         }
     }
 
-    /// The corner of the map with the least coordinates, metres, in the world.
+    /// Returns the map's corner of least coordinates in the world, metres.
     pub fn origin_m(&self) -> [f64; 3] {
         let (anchor, corner) = (self.anchor().unwrap_or_default(), self.window.corner());
         std::array::from_fn(|axis| anchor[axis] + corner[axis] as f64 * self.spec.voxel_size_m)
     }
 
-    /// The products that are published, in the order of the configuration.
+    /// Lists the outputs to publish, in the order of the configuration.
     pub fn products(&self) -> &[MapProduct] {
         &self.spec.products
     }
 
-    /// Writes a product of float32 values: `tsdf`, `weight`, `esdf`, `esdf_slice`.
+    /// Writes the values of a float32 output: `tsdf`, `weight`, `esdf` or `esdf_slice`.
     ///
     /// # Panics
-    /// If `out` has another length than the product, or the product is of another type, or not one of this map.
+    /// If the output is not float32 or the map lacks it; if the length of `out` is not the number of its values.
     pub fn write_f32(&mut self, product: MapProduct, out: &mut [f32]) {
         let (spec, window) = (&self.spec, self.window);
         match product {
@@ -381,19 +429,21 @@ impl Map {
         }
     }
 
-    /// Writes the product `occupancy`: the probability that a cell is occupied, in percent, and -1 where it is not known.
+    /// Writes the output `occupancy`: the probability that each cell is occupied, in percent; -1 for a cell that
+    /// was never observed.
     ///
     /// # Panics
-    /// If the map has no occupancy, or `out` has another length than its cells.
+    /// If the map has no occupancy, or the length of `out` is not the number of cells.
     pub fn write_occupancy(&self, out: &mut [i8]) {
         let occupancy = self.occupancy.as_ref().expect("a map with occupancy");
         self.window.unrolled(occupancy.state(), out, Occupancy::percent_of);
     }
 
-    /// Writes the product `bits`: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
+    /// Writes the output `bits`, the set of occupied cells: cell `i` is bit `i % 8`, least significant first,
+    /// of byte `i / 8`.
     ///
     /// # Panics
-    /// If `out` has another length than the product.
+    /// If `out` does not have one byte for every 8 cells, rounded up.
     pub fn write_bits(&self, out: &mut [u8]) {
         let from = match self.spec.occupancy {
             Some(_) => Obstacles::Occupancy,
@@ -402,7 +452,7 @@ impl Map {
         self.obstacles(from).pack(out);
     }
 
-    /// The occupied cells of a volume.
+    /// Returns the set of occupied cells of the volume `from`; an empty set if the map lacks this volume.
     fn obstacles(&self, from: Obstacles) -> Bits {
         match (from, &self.tsdf, &self.occupancy) {
             (Obstacles::Tsdf, Some(tsdf), _) => tsdf.occupied(0.0),
@@ -411,8 +461,9 @@ impl Map {
         }
     }
 
-    /// The layers along z, counted from the anchor, whose cells have their centres in the band of `esdf_slice`: the first one, and
-    /// the one behind the last. Without `slice_m` they are those of the map.
+    /// Returns the horizontal layers of cells whose centres lie in the height band of `esdf_slice`: index of the first,
+    /// and index after the last. Indices are along z, counted from the anchor. Without `slice_m` the band has all
+    /// layers of the map.
     pub fn band(&self) -> [i64; 2] {
         let (corner, cells) = (self.window.corner()[2], self.spec.shape.axes()[2] as i64);
         match self.spec.esdf.and_then(|esdf| esdf.slice_m) {
@@ -421,7 +472,8 @@ impl Map {
         }
     }
 
-    /// Begins anew after the clock of an input was set back to `stamp`. Returns the input of each waiting frame that is dropped.
+    /// Empties the map after the clock of `input` was set back to `stamp`, ns. Returns the input index of each waiting
+    /// frame that is dropped.
     fn jump(&mut self, input: usize, stamp: i64) -> Vec<usize> {
         let until = stamp.saturating_add(self.spec.reset_ns);
         let dropped = self.sequence.jump(input, until);
@@ -439,7 +491,7 @@ impl Map {
         dropped.into_iter().map(|(_, input)| input).collect()
     }
 
-    /// Empties the volumes.
+    /// Replaces the volumes by empty ones.
     fn clear(&mut self) {
         let (shape, voxel) = (self.spec.shape, self.spec.voxel_size_m);
         self.window = Window::new(shape);
@@ -456,12 +508,72 @@ impl Map {
             .and_then(|(config, _)| Occupancy::new(&config, shape, voxel).ok());
     }
 
-    fn recycle(&mut self, message: Message) {
-        self.waiting_bytes -= message.bytes() + OVERHEAD;
-        self.spare.push(message);
+    /// Returns the reason why a frame changes nothing in the map. A frame with a measurement in the map, or with its sensor in it,
+    /// gives `None`. The `pose` is that of the sensor, relative to the corner of the map.
+    fn unseen(&self, spec: &InputSpec, pose: &RigidTransform<f64>, message: &Message) -> Option<Unseen> {
+        let axes = self.spec.shape.axes();
+        let is_inside =
+            |at: [f64; 3]| (0..3).all(|axis| (0.0..axes[axis] as f64 * self.spec.voxel_size_m).contains(&at[axis]));
+        let (mut is_any, mut is_seen) = (false, is_inside(pose.translation));
+        let mut measured = |point: [f64; 3]| {
+            is_any = true;
+            is_seen |= is_inside(pose.apply(point));
+            is_seen
+        };
+        let none = match spec.camera {
+            Some((camera, unit, range)) => {
+                let depths = depths_of(message).ok()?;
+                let metres = |i: usize| match depths.dtype() {
+                    Dtype::UInt16 => match depths.as_slice::<u16>()[i] {
+                        u16::MAX => 0.0,
+                        raw => f32::from(raw) * unit,
+                    },
+                    _ => depths.as_slice::<f32>()[i],
+                };
+                let pixels = (0..depths.len()).map(|i| (i, metres(i)));
+                let used = pixels.filter(|&(_, depth)| depth > 0.0 && depth >= range.min_m && depth < range.max_m);
+                let point = |(i, depth): (usize, f32)| {
+                    let pixel = [i % camera.width, i / camera.width];
+                    let slope = |axis: usize| {
+                        (pixel[axis] as f64 - f64::from(camera.principal_px[axis])) / f64::from(camera.focal_px[axis])
+                    };
+                    let depth = f64::from(depth);
+                    [slope(0) * depth, slope(1) * depth, depth]
+                };
+                used.map(point).any(&mut measured);
+                Unseen::NoDepth
+            }
+            None => {
+                let cloud = HostCloud::from_message(message)
+                    .ok()
+                    .filter(|cloud| !cloud.is_empty())?;
+                let max_range_m = f64::from(self.spec.occupancy?.0.max_range_m);
+                let is_used = |point: &[f64; 3]| {
+                    let square: f64 = point.iter().map(|metres| metres * metres).sum();
+                    square > 0.0 && square <= max_range_m * max_range_m
+                };
+                let points = points_of(&cloud).map(|point| point.map(f64::from));
+                points.filter(is_used).any(&mut measured);
+                Unseen::NoPoint
+            }
+        };
+        if !is_any {
+            return Some(none);
+        }
+        let origin = self.origin_m();
+        let at = std::array::from_fn(|axis| origin[axis] + pose.translation[axis]);
+        (!is_seen).then_some(Unseen::Outside(at))
     }
 
-    /// Moves the map after the pose that it follows. The map stays where it is while the pose is within a cell of its middle.
+    fn recycle(&mut self, message: Message) {
+        self.waiting_bytes -= message.bytes() + OVERHEAD;
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(message);
+        }
+    }
+
+    /// Moves the map so that the pose that it follows is in its middle. Along an axis on which the pose is within a
+    /// cell of the middle, the map does not move.
     fn follow(&mut self, time: i64, unposed: &mut Vec<(usize, String, NoPose)>) {
         let Some(pose) = self.spec.follow else { return };
         let is_first = self.anchor.is_none();
@@ -501,7 +613,7 @@ impl Map {
         }
     }
 
-    /// Forgets a part of what the cells know for each period that has passed since the last step.
+    /// Decays the volumes once for each decay period that has passed since the last step.
     fn decay(&mut self, time: i64) {
         let passed = |decay: Option<DecaySpec>, period: &mut Option<i64>| {
             let decay = decay?;
@@ -522,8 +634,8 @@ impl Map {
         }
     }
 
-    /// The pose of an input's sensor at a time, from the corner of the map on, and true if it is that of an older sample. If a pose is
-    /// missing, its name, and why.
+    /// Returns the pose of an input's sensor at a time, with the origin at the map's corner, and true if it was
+    /// extrapolated from an older sample. If a pose is unknown, returns its name and the reason.
     fn place(&self, input: usize, time: i64) -> Result<(RigidTransform<f64>, bool), (String, NoPose)> {
         let spec = &self.spec.inputs[input];
         let Some(anchor) = self.anchor() else {
@@ -557,13 +669,14 @@ impl Map {
     }
 }
 
-/// The layers of cells along z, counted from `anchor`, whose centres lie between two heights: the first one, and the one behind
-/// the last.
+/// Returns the layers of cells whose centres lie between two heights, metres in the world: index of the first, and
+/// index after the last. Indices are along z, counted from the height `anchor`, metres.
 pub(super) fn layers(slice_m: [f64; 2], anchor: f64, voxel_size_m: f64) -> [i64; 2] {
     slice_m.map(|height| ((height - anchor) / voxel_size_m - 0.5).ceil() as i64)
 }
 
-/// Fuses the frames of a step, each with its input and the pose of its sensor, into the volumes.
+/// Fuses the frames of a step into the volumes. Each frame has its input and the pose of its sensor. `points`
+/// is scratch memory.
 fn fuse(
     frames: &[(&InputSpec, RigidTransform<f64>, &Message)],
     tsdf: Option<&mut Tsdf>,
@@ -602,22 +715,33 @@ fn fuse(
     occupancy.scan(&bundles, &images)
 }
 
-/// Appends the points of a cloud, moved by `pose`.
+/// Transforms the points of a cloud by `pose`, and appends them to `points`. A point at 0, 0, 0 of the sensor stands for a ray
+/// that did not come back, and becomes NaN.
 fn append_points(cloud: &HostCloud<'_>, pose: &RigidTransform<f32>, points: &mut Vec<[f32; 3]>) {
+    points.extend(points_of(cloud).map(|point| match point {
+        [0.0, 0.0, 0.0] => [f32::NAN; 3],
+        _ => pose.apply(point),
+    }));
+}
+
+/// Iterates over the points of a cloud, metres, in the frame of the sensor.
+fn points_of(cloud: &HostCloud<'_>) -> impl Iterator<Item = [f32; 3]> {
     const BLOCK: usize = 1024;
     let mut columns = [[0f32; BLOCK]; 3];
-    for from in (0..cloud.len()).step_by(BLOCK) {
-        let count = BLOCK.min(cloud.len() - from);
-        for (column, field) in columns.iter_mut().zip(cloud.xyz()) {
-            field.to_f32(from, &mut column[..count]);
+    (0..cloud.len()).map(move |i| {
+        if i % BLOCK == 0 {
+            let count = BLOCK.min(cloud.len() - i);
+            for (column, field) in columns.iter_mut().zip(cloud.xyz()) {
+                field.to_f32(i, &mut column[..count]);
+            }
         }
         let [x, y, z] = &columns;
-        points.extend((0..count).map(|i| pose.apply([x[i], y[i], z[i]])));
-    }
+        [x[i % BLOCK], y[i % BLOCK], z[i % BLOCK]]
+    })
 }
 
 impl InputSpec {
-    /// Checks that a message is a frame of this input.
+    /// Checks that a message is what this input needs: a point cloud, or a depth image of the camera's size.
     fn check(&self, message: &Message) -> Result<(), DroppedFrame> {
         let Some((camera, ..)) = self.camera else {
             HostCloud::from_message(message)?;
@@ -641,7 +765,7 @@ impl InputSpec {
         }
     }
 
-    /// The depth image of a message that was checked; `None` for a cloud.
+    /// Returns the depth image in a checked message; `None` if the input has clouds.
     fn image<'a>(&self, pose: RigidTransform<f64>, message: &'a Message) -> Option<DepthFrame<'a>> {
         let (camera, unit, range) = self.camera?;
         let depths = depths_of(message).ok()?;
@@ -658,7 +782,7 @@ impl InputSpec {
     }
 }
 
-/// The depths of an image's message.
+/// Returns the depths in a message: a flat array of uint16 or float32.
 fn depths_of(message: &Message) -> Result<Values<'_>, DroppedFrame> {
     match message.flat() {
         Some(values) if matches!(values.dtype(), Dtype::UInt16 | Dtype::Float32) => Ok(values),

@@ -1,7 +1,9 @@
-//! Volumes that are kept over time: surfaces, free space and distances.
+//! Operation `map`: fuses depth images and clouds over time into maps of surfaces, free space and
+//! distances to obstacles.
 //!
-//! [`Tsdf`] fuses depth images into signed distances to surfaces. [`DistanceTransform`] computes the distance from each cell to
-//! the nearest obstacle. [`Occupancy`] keeps free and occupied cells by rays.
+//! [`Map`] runs the whole operation. [`Tsdf`] fuses depth images into signed distances to surfaces. [`Occupancy`] keeps
+//! the probability that each cell is occupied, from rays of clouds and from depth images. [`DistanceTransform`]
+//! computes the distance from each cell to the nearest obstacle.
 
 mod camera;
 mod config;
@@ -22,7 +24,7 @@ pub use config::{
 };
 pub use distance::{DistanceTransform, limit_of, metres};
 pub use frame::{DepthFrame, DepthImage, DepthRange, DistanceAlong};
-pub use mapper::{DroppedFrame, DroppedFrames, Map, MapCounters, MapStep};
+pub use mapper::{DroppedFrame, DroppedFrames, Map, MapCounters, MapStep, Unseen};
 pub use occupancy::{Occupancy, OccupancyConfig, RayBundle, RayCounters};
 pub use tsdf::{FrameWeight, Tsdf, TsdfConfig};
 pub use volume::{Bits, Shape, Window};

@@ -1,8 +1,11 @@
-//! Free and occupied cells as log-odds, from rays between a sensor and the points that it measured, or from depth images.
+//! Free and occupied cells as log-odds, from the rays between a sensor and the points that it measured, or
+//! from depth images.
 //!
-//! A scan updates each cell once. It is a hit if a ray ends in the cell, or an image shows a surface there. Else it is a miss if a ray
-//! passes the cell, or an image shows a surface behind it. Rays walk in integers, and hits and misses are sets, so that threads
-//! change no bit. The order of the points of a sensor does: of those that end in one cell, only the ray of the first one walks.
+//! A scan updates each cell at most once. A cell is a hit if a ray ends in it, or if a depth image shows a surface
+//! there. Otherwise it is a miss if a ray passes through it, or if an image shows a surface behind it.
+//!
+//! Rays are traced in integers, and hits and misses are sets, so the number of threads changes no bit. The order of a
+//! sensor's points can change the result: of the points in one cell, only the first one's ray is traced.
 
 use super::frame::{DepthFrame, DistanceAlong, PreparedFrame};
 use super::volume::{Bits, Shape, Window, check_voxel_size, words_of_run};
@@ -12,63 +15,67 @@ use std::ops::AddAssign;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A log-odds of 1 in the state of a cell.
+/// Scale of the stored log-odds: a log-odds of 1 is stored as 1024.
 const ONE: f64 = 1024.0;
-/// State of a cell that no ray has passed or hit.
+/// Stored value of a cell that was never observed: no ray passed through it or hit it.
 const UNKNOWN: i16 = i16::MIN;
-/// Greatest length of a ray, cells, so that 14 bits hold its end along an axis.
+/// Greatest length of a ray, cells: the offset of its end cell then fits in 14 bits for each axis.
 const MAX_RAY_CELLS: f64 = 4096.0;
-/// Parts of a cell, along each axis, in which the ends of rays are given.
+/// Resolution of ray ends: their coordinates are integers in units of 1/256 cell.
 const PARTS: f32 = 256.0;
 /// Base-2 logarithm of [`PARTS`].
 const PART_BITS: u32 = 8;
 
-/// Configuration of log-odds.
+/// Configuration of the occupancy of cells: probabilities of a hit and a miss, and limits of rays and probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OccupancyConfig {
-    /// Probability, above 0.5, that a cell is occupied if a ray ends in it.
+    /// Probability, above 0.5, that a cell is occupied after one ray ended in it.
     pub hit: f64,
-    /// Probability, below 0.5, that a cell is occupied if a ray passes it.
+    /// Probability, below 0.5, that a cell is occupied after one ray passed through it.
     pub miss: f64,
-    /// Least and greatest probability of a cell, so that a cell that changes is believed after some scans.
+    /// Least and greatest probability of a cell. The limits let a few scans change a cell from free to
+    /// occupied or back.
     pub clamp: [f64; 2],
-    /// Length of a ray, metres, beyond which it is cut: cells up to there are free, and there is no hit.
+    /// Greatest length of a ray, metres. A longer ray is cut at this length: the cells up to there are misses, and
+    /// there is no hit.
     pub max_range_m: f32,
-    /// Distance from a surface in a depth image, metres, up to which a cell is hit. A cell further in front is passed.
+    /// Band around a surface in a depth image, metres: cells within this distance are hits, cells further in
+    /// front are misses.
     pub band_m: f32,
-    /// Direction in which distances from surfaces in depth images are measured.
+    /// Direction in which distances from surfaces in depth images are measured: the optical axis or the pixel's ray.
     pub distance: DistanceAlong,
 }
 
-/// Points that a sensor measured from one place.
+/// Points that a sensor measured from one position, such as one lidar scan.
 #[derive(Clone, Copy, Debug)]
 pub struct RayBundle<'a> {
-    /// The sensor, metres, in the frame of the grid's corner.
+    /// Position of the sensor, metres, from the map's corner of least coordinates.
     pub origin: [f32; 3],
-    /// The points, metres, in the frame of the grid's corner.
+    /// The measured points, metres, from the map's corner of least coordinates.
     pub points: &'a [[f32; 3]],
 }
 
-/// Counts of the rays of a scan.
+/// Counts of a scan's points and of the rays to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RayCounters {
     /// Number of points of the scan.
     pub points_in: u64,
     /// Number of dropped points with a coordinate, or a distance from the sensor, that is not finite.
     pub dropped_nonfinite: u64,
-    /// Number of rays that walked: of those of a sensor that end in one cell, the one of the first point does.
+    /// Number of rays that were traced: one for all points of a sensor in the same cell.
     pub rays: u64,
-    /// Number of the rays that walked through cells outside the grid, which are not updated.
+    /// Number of traced rays that pass through cells outside the map, or begin or end there. Such cells
+    /// are not updated.
     pub rays_clipped: u64,
 }
 
-/// Log-odds of the cells of a volume.
+/// Log-odds that the cells of a box are occupied, updated scan by scan.
 #[derive(Debug)]
 pub struct Occupancy {
     window: Window,
-    /// 1 divided by the edge of a cell, in float32.
+    /// `1 / voxel_size_m` in float32.
     inverse: f32,
-    /// Coordinates of the cells' centres along each axis, metres, from the corner of the window on.
+    /// Coordinates of the cells' centres along each axis, metres, from the map's corner of least coordinates.
     centres: [Vec<f32>; 3],
     max_range: f32,
     band: f32,
@@ -76,46 +83,50 @@ pub struct Occupancy {
     hit: i16,
     miss: i16,
     clamp: [i16; 2],
-    /// Log-odds of each slot.
+    /// Log-odds of each cell in units of 1/1024, indexed by [`Window::slot`].
     state: Vec<i16>,
-    /// Cells in which rays of this scan end, and cells that they pass. Empty between scans.
+    /// Cells in which rays of the current scan end. Empty between scans.
     hits: SharedBits,
+    /// Cells through which rays of the current scan pass. Empty between scans.
     passed: SharedBits,
     ends: Vec<RayEnd>,
 }
 
-/// End of a ray.
+/// End of a ray: at a measured point, or where the ray is cut.
 #[derive(Clone, Copy, Debug)]
 struct RayEnd {
-    /// The end cell relative to the cell of the sensor, 14 bits an axis.
+    /// Offset of the end cell from the sensor's cell, 14 bits for each axis. Rays are sorted by it, to find those that
+    /// share an end cell.
     cell: u64,
-    /// Index of the point.
+    /// Index of the measured point in its [`RayBundle`].
     index: u32,
-    /// The end in parts of a cell.
+    /// Coordinates of the end, in units of 1/256 cell.
     at: [i32; 3],
-    /// True if the ray ends at the point, false if it is cut before.
+    /// True if the ray ends at the measured point; false if it is cut at `max_range_m`.
     is_hit: bool,
 }
 
-/// A ray between two places in parts of a cell.
+/// A ray that is being traced from cell to cell, between two points in units of 1/256 cell.
 struct Ray {
     first: [i32; 3],
     last: [i32; 3],
-    /// Steps to the last cell along each axis, and the direction of a step.
+    /// Number of remaining steps along each axis.
     left: [u32; 3],
+    /// Direction of a step along each axis: 1 or -1.
     step: [i32; 3],
-    /// Time at which the ray crosses its next face of each axis. The ray arrives at the product of its three components; a
-    /// component of 0 counts as 1.
+    /// Time at which the ray crosses the next cell face along each axis. Times are scaled to integers: the ray ends at
+    /// the product of its components' magnitudes, with a component of 0 counted as 1.
     crossing: [i64; 3],
-    /// Time that the ray takes for a part of a cell along each axis.
+    /// Time that the ray takes for 1/256 cell along each axis.
     unit: [i64; 3],
-    /// True if the ray arrives at faces of two axes at once, and crosses one of them only. Else an axis without steps left crosses
-    /// its next face later than an axis that has some.
+    /// True if the ray ends on faces of two axes at the same time, and crosses only one of them. Tracing by crossing
+    /// times alone could then step along the wrong axis.
     may_tie_at_end: bool,
 }
 
 impl Ray {
-    /// Faces that are crossed at the same time are crossed in the order x, y, z.
+    /// Starts the ray between two points in units of 1/256 cell. Faces that it crosses at the same time are crossed in
+    /// the order x, y, z.
     fn new(from: [i32; 3], to: [i32; 3]) -> Self {
         let apart = from.map_axes(|axis, part| i64::from(to[axis]) - i64::from(part));
         let [first, last] = [from, to].map(|parts| parts.map(|part| part >> PART_BITS));
@@ -153,7 +164,7 @@ impl Ray {
     }
 }
 
-/// A set of cells to which threads add.
+/// Set of cells, as a bitmap of atomic words, to which several threads add cells.
 #[derive(Debug)]
 struct SharedBits(Vec<AtomicU64>);
 
@@ -163,7 +174,8 @@ impl SharedBits {
         Self((0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Adds the cells of `bits` to a word. Most cells are in the set already, and a read costs less than a write.
+    /// Sets the bits of the mask `bits` in a word. Most bits are already set, and a read costs less than
+    /// an atomic write.
     #[inline(always)]
     fn insert(&self, word: usize, bits: u64) {
         let word = &self.0[word];
@@ -183,7 +195,7 @@ impl AddAssign for RayCounters {
 }
 
 impl Occupancy {
-    /// Makes a volume of cells that are not known. `voxel_size_m` is the edge of a cell.
+    /// Creates a map of cells that were never observed. `voxel_size_m` is the edge of a cell, metres.
     ///
     /// # Errors
     /// Returns the first key whose value is not allowed, the value, and the allowed values.
@@ -207,17 +219,19 @@ impl Occupancy {
         })
     }
 
-    /// The cells that the volume holds.
+    /// Returns the box of cells that the map holds.
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Moves the volume to the cells from `corner` on. Those that enter it are not known; their number is returned.
+    /// Moves the map so that its first cell has the grid index `corner`. Cells that enter it count as never observed;
+    /// their number is returned.
     pub fn move_to(&mut self, corner: [i64; 3]) -> u64 {
         self.window.move_to(corner, &mut self.state, UNKNOWN)
     }
 
-    /// Moves the log-odds of each known cell towards 0 by `steps` / 1024, so that a cell that is not seen any more is forgotten.
+    /// Moves the log-odds of each observed cell towards 0 by `steps` / 1024, so that cells that are no longer
+    /// seen are forgotten.
     pub fn fade(&mut self, steps: u32) {
         let steps = i32::try_from(steps).unwrap_or(i32::MAX);
         self.state
@@ -229,8 +243,8 @@ impl Occupancy {
             });
     }
 
-    /// Updates the cells with a scan: all sensors' points and depth images of one time. A cell in which a point lies is a hit, also
-    /// if a ray passes it. The cell of a sensor is passed by each of its rays.
+    /// Updates the cells with a scan: the points and depth images of all sensors at one time. A cell that has a point
+    /// is a hit, even if other rays pass through it. Rays also pass through the sensor's own cell.
     ///
     /// # Panics
     /// If an image does not have the camera's number of pixels.
@@ -246,13 +260,14 @@ impl Occupancy {
         counters
     }
 
-    /// Probability that a cell is occupied; `None` if no ray has passed or hit the cell.
+    /// Returns the probability that a cell is occupied; `None` if no ray has passed through it or hit it.
     pub fn probability(&self, cell: [usize; 3]) -> Option<f64> {
         let state = self.state[self.window.slot(cell)];
         (state != UNKNOWN).then(|| 1.0 / (1.0 + (-f64::from(state) / ONE).exp()))
     }
 
-    /// Probability that a cell with a log-odds is occupied, in percent; -1 if it is not known.
+    /// Converts a stored log-odds to the probability that the cell is occupied, in percent; -1 if it
+    /// was never observed.
     pub(super) fn percent_of(state: i16) -> i8 {
         static PERCENT: LazyLock<Vec<i8>> = LazyLock::new(|| {
             let percent = |state: i16| (100.0 / (1.0 + (-f64::from(state) / ONE).exp())).round() as i8;
@@ -263,17 +278,18 @@ impl Occupancy {
         PERCENT[usize::from(state as u16)]
     }
 
-    /// The cells that are occupied more likely than not.
+    /// Returns the set of cells whose probability of being occupied is above one half.
     pub fn occupied(&self) -> Bits {
         Bits::from_fn(self.window.shape(), |cell| self.state[self.window.slot(cell)] > 0)
     }
 
-    /// The log-odds of each slot in 1/1024. The least number stands for a cell that is not known.
+    /// Log-odds of each cell in units of 1/1024, indexed by [`Window::slot`]. The least int16 means never observed.
     pub fn state(&self) -> &[i16] {
         &self.state
     }
 
-    /// Marks the cells that the rays of a sensor end in and pass.
+    /// Traces a sensor's rays, and marks the cells that they end in as hits and the cells that they pass
+    /// through as passed.
     fn mark(&mut self, bundle: &RayBundle<'_>) -> RayCounters {
         let from = bundle.origin.map_axes(|_, value| self.part(value));
         let mut ends = std::mem::take(&mut self.ends);
@@ -311,7 +327,7 @@ impl Occupancy {
         counters
     }
 
-    /// Marks the cells that a depth image hits and passes.
+    /// Marks the cells at the surfaces of a depth image as hits, and the cells in front of them as passed.
     fn mark_image(&self, frame: &DepthFrame<'_>) {
         let shape = self.window.shape();
         let (words, [xs, ys, zs]) = (words_of_run(shape), &self.centres);
@@ -323,7 +339,8 @@ impl Occupancy {
         });
     }
 
-    /// The end of a ray in parts of a cell, and true if it is the point itself. `None` if it is not finite.
+    /// Returns the end of the ray to `point`, in units of 1/256 cell. The flag is true if the end is `point`, and false
+    /// if the ray is cut. Returns `None` if the length is not finite.
     fn end(&self, origin: [f32; 3], point: [f32; 3]) -> Option<([i32; 3], bool)> {
         let [x, y, z] = std::array::from_fn(|axis| point[axis] - origin[axis]);
         let length = ((x * x + y * y) + z * z).sqrt();
@@ -340,12 +357,12 @@ impl Occupancy {
         Some((end.map_axes(|_, value| self.part(value)), is_hit))
     }
 
-    /// A coordinate in parts of a cell.
+    /// Converts a coordinate in metres to units of 1/256 cell, rounded down.
     fn part(&self, value: f32) -> i32 {
         ((value * self.inverse) * PARTS).floor() as i32
     }
 
-    /// The word and the bit of a cell; `None` outside the grid.
+    /// Returns the index of a cell's bitmap word, and its bit in the word; `None` if the cell is outside the map.
     #[inline(always)]
     fn place(&self, cell: [i32; 3]) -> Option<(usize, u32)> {
         let Shape([nx, ny, nz]) = self.window.shape();
@@ -353,8 +370,8 @@ impl Occupancy {
         (x < nx && y < ny && z < nz).then(|| ((x * ny + y) * nz.div_ceil(64) + z / 64, z as u32 % 64))
     }
 
-    /// Marks the cells that a ray passes: from the sensor's cell on, without the end cell if the ray hits it. Returns true if some
-    /// of them are outside the grid.
+    /// Marks the cells that a ray passes through, from the sensor's cell on; not the end cell if that is a hit. Returns
+    /// true if some of the ray's cells are outside the map.
     fn walk(&self, from: [i32; 3], end: &RayEnd) -> bool {
         let ray = Ray::new(from, end.at);
         let ends = [ray.first, ray.last].map(|cell| self.place(cell));
@@ -367,7 +384,7 @@ impl Occupancy {
         }
     }
 
-    /// Walks a ray between two cells of the grid, which is convex, so that all its cells are in the grid.
+    /// Traces a ray between two cells of the map. All cells on the ray are in the map, because a box is convex.
     fn walk_inside(&self, ray: &Ray, mut at: i64, is_hit: bool) {
         let [mut x, mut y, mut z] = ray.crossing;
         let [dx, dy, dz] = ray.unit.map(|unit| unit << PART_BITS);
@@ -394,7 +411,7 @@ impl Occupancy {
         }
     }
 
-    /// Walks any ray. Returns true if some of its cells are outside the grid.
+    /// Traces a ray that may leave the map. Returns true if some of its cells are outside the map.
     fn walk_anywhere(&self, ray: Ray, is_hit: bool) -> bool {
         let (mut cell, mut left, mut crossing) = (ray.first, ray.left, ray.crossing);
         let Shape(axes) = self.window.shape();
@@ -427,7 +444,7 @@ impl Occupancy {
         is_clipped
     }
 
-    /// Marks a cell as passed. Returns false if it is outside the grid.
+    /// Marks a cell as passed. Returns false if it is outside the map.
     fn pass(&self, cell: [i32; 3]) -> bool {
         let place = self.place(cell);
         if let Some((word, bit)) = place {
@@ -436,7 +453,7 @@ impl Occupancy {
         place.is_some()
     }
 
-    /// Adds the marked hits and misses to the log-odds, and removes the marks.
+    /// Adds the marked hits and misses to the cells' log-odds, and clears the marks.
     fn apply(&mut self) {
         let (window, shape) = (self.window, self.window.shape());
         let (words, Shape([_, ny, nz])) = (words_of_run(shape), shape);
@@ -466,8 +483,8 @@ impl Occupancy {
 }
 
 multiversion! {
-    /// Marks the cells of a run along z that a depth image hits and passes. `column` is x and y of the cells' centres, `centres`
-    /// their z.
+    /// Marks the hits and the passed cells of a depth image on one line of cells along z. The cells' centres have the x
+    /// and y in `column` and the z in `centres`, metres.
     fn mark_run(
         band: f32,
         frame: &PreparedFrame<'_>,
@@ -489,7 +506,7 @@ multiversion! {
     }
 }
 
-/// The log-odds of a probability in 1/1024.
+/// Converts a probability to log-odds in units of 1/1024.
 pub(super) fn log_odds(probability: f64) -> i16 {
     (ONE * (probability / (1.0 - probability)).ln()).round() as i16
 }
@@ -528,7 +545,7 @@ impl OccupancyConfig {
     }
 }
 
-/// A map over the axes of a vector that also passes the number of the axis.
+/// Maps each component of a 3-vector with a function that also gets the axis: 0, 1 or 2.
 trait MapAxes<T> {
     fn map_axes<U>(self, value: impl FnMut(usize, T) -> U) -> [U; 3];
 }

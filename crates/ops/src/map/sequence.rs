@@ -1,31 +1,31 @@
-//! Decides from stamps alone in which order the frames of several inputs are fused, and when, so that the order of their arrival
-//! changes nothing.
+//! Order and time of a map's steps, decided from stamps alone, so that the order in which messages
+//! arrive changes nothing.
 //!
-//! All frames of one time are a step. Steps are done in the order of their times. A step is due when nothing can come any more that
-//! belongs to it or before it. The newest stamp of every open input, poses included, is then at its time or later. With
-//! `max_wait_ms`, it is also due when the newest stamp of any input is that much later.
+//! A step fuses all frames (depth images and clouds) of one capture time. Steps are done in time order. A step is due
+//! when every open input, poses included, has a stamp at or after the step's time. With `max_wait_ms`, it is also due
+//! when the newest stamp of any input is that much later.
 
 use std::collections::BTreeSet;
 
-/// Treatment of a frame that arrives.
+/// Treatment of a depth image or cloud that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// The frame waits for its step.
     Waits,
-    /// The frame is dropped: one of its input and its time waits already.
+    /// The frame is dropped: a frame of the same input with the same time already waits.
     Again,
-    /// The frame is dropped: a step of its time or of a later one is done.
+    /// The frame is dropped: a step of the same or a later time has been done.
     Late,
 }
 
-/// The frames that wait, and the newest stamps of the inputs.
+/// Capture times of the waiting frames, and the newest stamp of each input.
 #[derive(Debug)]
 pub(super) struct Sequence {
-    /// The inputs of frames, and behind them those of poses.
+    /// State of each input: first the inputs of frames, then the inputs of poses.
     inputs: Vec<Input>,
-    /// Times of the frames that wait, ns, each with its input.
+    /// Capture time, ns, and input index of each waiting frame.
     waiting: BTreeSet<(i64, usize)>,
-    /// Time of the last step, ns.
+    /// Time of the last step, ns; `None` before the first step, and after a clock was set back.
     done: Option<i64>,
     max_wait: Option<i64>,
 }
@@ -37,7 +37,8 @@ struct Input {
 }
 
 impl Sequence {
-    /// Makes the sequence of `frames` inputs of frames and `poses` inputs of poses behind them, all open.
+    /// Creates a sequence without frames, with all inputs open: `frames` inputs of frames, then `poses`
+    /// inputs of poses.
     pub(super) fn new(frames: usize, poses: usize, max_wait: Option<i64>) -> Self {
         let input = Input {
             is_open: true,
@@ -55,18 +56,18 @@ impl Sequence {
         self.max_wait = max_wait;
     }
 
-    /// The newest stamp of an input, ns.
+    /// The newest stamp of an input, ns; `None` before its first message, and after a clock was set back.
     pub(super) fn newest(&self, input: usize) -> Option<i64> {
         self.inputs[input].newest
     }
 
-    /// Notes the stamp of a pose.
+    /// Records the stamp of a pose, ns.
     pub(super) fn saw(&mut self, input: usize, stamp: i64) {
         let newest = &mut self.inputs[input].newest;
         *newest = (*newest).max(Some(stamp));
     }
 
-    /// Takes the stamp of a frame.
+    /// Records the capture time of a frame that arrives, ns, and returns how to treat the frame.
     pub(super) fn arrived(&mut self, input: usize, stamp: i64) -> Arrival {
         self.saw(input, stamp);
         if self.done.is_some_and(|done| stamp <= done) {
@@ -82,7 +83,7 @@ impl Sequence {
         self.inputs[input].is_open = is_open;
     }
 
-    /// Time of the next step, if it is due.
+    /// Time of the oldest step, ns, if it is due; `None` if no step is due.
     pub(super) fn due(&self) -> Option<i64> {
         let &(time, _) = self.waiting.first()?;
         let has_passed = |input: &Input| input.newest.is_some_and(|newest| newest >= time);
@@ -92,7 +93,17 @@ impl Sequence {
         (is_complete || self.max_wait.is_some_and(is_over)).then_some(time)
     }
 
-    /// Takes the step of a time, which is done then. Returns the inputs that have a frame in it, ascending.
+    /// Finds the open input that the oldest waiting frame waits for: the one whose newest stamp is the furthest behind. Also
+    /// returns how far it is behind that frame, ns; `None` if it has sent nothing. The result is `None` if no frame waits.
+    pub(super) fn held_back_by(&self) -> Option<(usize, Option<i64>)> {
+        let &(time, _) = self.waiting.first()?;
+        let inputs = self.inputs.iter().enumerate();
+        let behind = inputs.filter(|(_, input)| input.is_open && input.newest.is_none_or(|newest| newest < time));
+        let (input, state) = behind.min_by_key(|(_, input)| input.newest)?;
+        Some((input, state.newest.map(|newest| time.saturating_sub(newest))))
+    }
+
+    /// Marks the step at `time` as done, and removes its frames. Returns the input index of each frame, ascending.
     pub(super) fn take(&mut self, time: i64) -> Vec<usize> {
         let step: Vec<usize> = self
             .waiting
@@ -106,8 +117,8 @@ impl Sequence {
         step
     }
 
-    /// Begins anew after the clock of `input` was set back, so that stamps after `until` are of the former clock. So is everything
-    /// of an input with such a stamp, and is forgotten. Returns the frames that waited and are dropped, by their times and inputs.
+    /// Forgets the newest stamp and the waiting frames of `input`, whose clock was set back, and of every input whose
+    /// newest stamp is after `until`, ns. Returns the time and input index of each waiting frame that is dropped.
     pub(super) fn jump(&mut self, input: usize, until: i64) -> Vec<(i64, usize)> {
         let is_former = |(i, state): (usize, &Input)| i == input || state.newest.is_some_and(|newest| newest > until);
         let former: Vec<bool> = self.inputs.iter().enumerate().map(is_former).collect();
@@ -120,17 +131,17 @@ impl Sequence {
         dropped.into_iter().collect()
     }
 
-    /// Time of the last step, ns.
+    /// Time of the last step, ns; `None` before the first step, and after a clock was set back.
     pub(super) fn done(&self) -> Option<i64> {
         self.done
     }
 
-    /// Takes the oldest frame that waits out of the sequence, and returns its time and its input.
+    /// Removes the oldest waiting frame, and returns its time, ns, and its input index.
     pub(super) fn drop_oldest(&mut self) -> Option<(i64, usize)> {
         self.waiting.pop_first()
     }
 
-    /// Frames that wait, by their times and inputs.
+    /// Iterates over the time, ns, and the input index of each waiting frame, in time order.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (i64, usize)> {
         self.waiting.iter().copied()
     }
@@ -140,7 +151,7 @@ impl Sequence {
 mod tests {
     use super::*;
 
-    /// Steps that are due, with their inputs.
+    /// Does all steps that are due, and returns the time and the input indices of each.
     fn steps(sequence: &mut Sequence) -> Vec<(i64, Vec<usize>)> {
         std::iter::from_fn(|| sequence.due().map(|time| (time, sequence.take(time)))).collect()
     }
@@ -152,9 +163,11 @@ mod tests {
         assert_eq!(sequence.arrived(0, 20), Arrival::Waits);
         sequence.saw(2, 15);
         assert_eq!(steps(&mut sequence), []);
+        assert_eq!(sequence.held_back_by(), Some((1, None)));
         assert_eq!(sequence.arrived(1, 10), Arrival::Waits);
         assert_eq!(steps(&mut sequence), [(10, vec![0, 1])]);
         // Input 1 may still have a frame at 20, and so may the poses.
+        assert_eq!(sequence.held_back_by(), Some((1, Some(10))));
         sequence.saw(2, 20);
         assert_eq!(steps(&mut sequence), []);
         assert_eq!(sequence.arrived(1, 10), Arrival::Late);

@@ -1,4 +1,4 @@
-//! A checked configuration of a map. Nothing behind it checks again.
+//! Checked configuration of a map, with lookups resolved and units converted. Code that uses it does not check again.
 
 use super::camera::Pinhole;
 use super::config::{Decay, EsdfSection, MapConfig, MapInput, MapProduct, Obstacles, OccupancySection, TsdfSection};
@@ -13,15 +13,15 @@ use robocache_geometry::RigidTransform;
 use robocache_time::ms_to_ns;
 use robocache_yaml::{did_you_mean, listed};
 
-/// Checked configuration of a map.
+/// Checked configuration of a map: see [`MapConfig`].
 #[derive(Debug)]
 pub(super) struct Spec {
     pub shape: Shape,
     pub voxel_size_m: f64,
     pub origin_m: [f64; 3],
-    /// Index of the pose that the map follows.
+    /// Index in `poses` of the pose that the map follows. `None`: the map does not move.
     pub follow: Option<usize>,
-    /// Names of the moving frames, in the order of their streams.
+    /// Names of the moving coordinate frames, sorted. An index of a pose is an index in this list.
     pub poses: Vec<String>,
     pub inputs: Vec<InputSpec>,
     pub tsdf: Option<(TsdfConfig, Option<DecaySpec>)>,
@@ -36,32 +36,32 @@ pub(super) struct Spec {
 #[derive(Debug)]
 pub(super) struct InputSpec {
     pub latency_ns: i64,
-    /// Index of the pose of the frame that the sensor is fixed to; `None`: the world.
+    /// Index of the pose of the coordinate frame that the sensor is fixed to. `None`: the sensor is fixed in the world.
     pub pose: Option<usize>,
     pub extrinsic: RigidTransform<f64>,
-    /// The camera of depth images, the unit of integer depths, and the depths that are used; `None`: clouds.
+    /// Camera, unit of uint16 depths, metres, and range of depths. `None`: the input has clouds.
     pub camera: Option<(Pinhole, f32, DepthRange)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecaySpec {
     pub period_ns: i64,
-    /// Loss in a period, in the units of the volume's `fade`.
+    /// Loss in each period: the argument of the volume's method `fade`.
     pub part: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EsdfSpec {
     pub from: Obstacles,
-    /// Greatest squared distance, cells.
+    /// Greatest squared distance to an obstacle, in squared cell edges.
     pub limit: u32,
-    /// Distance of the cells beyond the limit, metres.
+    /// Distance of the cells beyond `limit`, metres.
     pub max_m: f32,
-    /// Heights of the band of obstacles; `None`: all.
+    /// Least and greatest height of obstacles in the output `esdf_slice`, metres. `None`: every height.
     pub slice_m: Option<[f64; 2]>,
 }
 
-/// Number of parts of a whole in [`DecaySpec::part`] of signed distances.
+/// Scale of the decay of signed distances: a [`DecaySpec::part`] of 65,536 removes the whole weight.
 const PARTS: f64 = 65_536.0;
 
 impl Spec {
@@ -114,11 +114,15 @@ impl Spec {
             let pose = pose_of(format!("{at}.pose"), &input.pose)?;
             inputs.push(InputSpec::new(&at, input, pose)?);
         }
-        let tsdf = config
-            .tsdf
-            .as_ref()
-            .map(|section| tsdf(section, &config.inputs))
-            .transpose()?;
+        let is_used = |pose| follow == Some(pose) || inputs.iter().any(|input| input.pose == Some(pose));
+        if let Some(unused) = (0..poses.len()).find(|&pose| !is_used(pose)) {
+            let name = &poses[unused];
+            return refused(
+                format!("poses.{name}"),
+                format!("nothing is fixed to it (needed: `pose: {name}` at an input, or `follow: {name}`)"),
+            );
+        }
+        let tsdf = config.tsdf.as_ref().map(|section| tsdf(section, config)).transpose()?;
         let occupancy = config
             .occupancy
             .as_ref()
@@ -166,7 +170,7 @@ impl Spec {
     }
 }
 
-/// Greatest coordinate of a map's corner, metres.
+/// Greatest magnitude of the map's corner coordinates and of heights, metres.
 const MAX_DISTANCE: f64 = 1e8;
 
 impl InputSpec {
@@ -176,6 +180,10 @@ impl InputSpec {
             return refused("input", "is empty (allowed: the id of an input)".into());
         }
         check_from(at, config.from.as_ref(), None)?;
+        if config.from.is_some() && config.camera.is_some() {
+            let problem = "is not supported with `camera` (allowed: depth images as flat arrays)";
+            return refused("from", problem.into());
+        }
         if !(-1e12..=1e12).contains(&config.latency_ms) {
             return refused(
                 "latency_ms",
@@ -223,8 +231,8 @@ impl InputSpec {
     }
 }
 
-fn tsdf(section: &TsdfSection, inputs: &[MapInput]) -> Result<(TsdfConfig, Option<DecaySpec>), ConfigError> {
-    if inputs.iter().all(|input| input.camera.is_none()) {
+fn tsdf(section: &TsdfSection, map: &MapConfig) -> Result<(TsdfConfig, Option<DecaySpec>), ConfigError> {
+    if map.inputs.iter().all(|input| input.camera.is_none()) {
         return refused("tsdf", "has no depth images (needed: an input with `camera`)");
     }
     let config = TsdfConfig {
@@ -236,6 +244,7 @@ fn tsdf(section: &TsdfSection, inputs: &[MapInput]) -> Result<(TsdfConfig, Optio
     config
         .validate()
         .map_err(|error| ConfigError::new(format!("tsdf.{}", error.key), error.problem))?;
+    check_half_cell("tsdf.truncation_m", section.truncation_m, map.voxel_size_m)?;
     Ok((config, decay("tsdf", section.decay, PARTS)?))
 }
 
@@ -253,11 +262,24 @@ fn occupancy(
     };
     let within = |error: ConfigError| ConfigError::new(format!("occupancy.{}", error.key), error.problem);
     config.validate(voxel_size_m).map_err(within)?;
+    if let Some(band_m) = section.band_m {
+        check_half_cell("occupancy.band_m", band_m, voxel_size_m)?;
+    }
     let of_a_hit = f64::from(super::occupancy::log_odds(section.hit));
     Ok((config, decay("occupancy", section.decay, of_a_hit)?))
 }
 
-/// Checks a decay. A period takes at least 1 of `whole`.
+/// Checks that a distance on both sides of a surface reaches the centre of a cell, so that surfaces have no holes.
+fn check_half_cell(key: &str, metres: f32, voxel_size_m: f64) -> Result<(), ConfigError> {
+    if f64::from(metres) < 0.4999 * voxel_size_m {
+        let problem =
+            format!("{metres} (allowed: half of `voxel_size_m`, {voxel_size_m}, or more: else surfaces have holes)");
+        return refused(key, problem);
+    }
+    Ok(())
+}
+
+/// Checks a decay, and scales its `part` to an integer, at least 1; a `part` of 1 becomes `whole`.
 fn decay(at: &str, decay: Option<Decay>, whole: f64) -> Result<Option<DecaySpec>, ConfigError> {
     let Some(Decay { period_ms, part }) = decay else {
         return Ok(None);
@@ -301,6 +323,13 @@ fn esdf(section: &EsdfSection, config: &MapConfig) -> Result<EsdfSpec, ConfigErr
     if let Some([low, high]) = section.slice_m {
         if !(low < high && low.abs() <= MAX_DISTANCE && high.abs() <= MAX_DISTANCE) {
             let problem = format!("[{low}, {high}] (allowed: +-{MAX_DISTANCE} m, the lower height first)");
+            return refused("esdf.slice_m", problem);
+        }
+        if config.follow.is_some() && high - low < voxel {
+            let problem = format!(
+                "[{low}, {high}] is lower than a cell (needed with `follow`: at least `voxel_size_m`, {voxel}, so that it has the \
+                 centre of a cell wherever the map is)"
+            );
             return refused("esdf.slice_m", problem);
         }
         let origin = config.origin_m.unwrap_or_default()[2];

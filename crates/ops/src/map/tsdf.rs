@@ -1,7 +1,7 @@
 //! Truncated signed distances to surfaces, fused from depth images.
 //!
-//! A cell is projected into each frame, in the order of the frames, so that neither threads nor the backend change a bit. The
-//! state is integers: see [`fuse`].
+//! Each cell is projected into each image, in the order of the images. Distances and weights are stored as integers.
+//! The result therefore has the same bits for any number of threads, on the CPU and on a device: see [`fuse`].
 
 use super::frame::{DepthFrame, DistanceAlong, PreparedFrame};
 use super::volume::{Bits, Shape, Window, check_voxel_size};
@@ -9,52 +9,57 @@ use crate::{ConfigError, refused};
 use rayon::prelude::*;
 use serde::Deserialize;
 
-/// Signed distance of `truncation_m` in the state of a cell.
-const TRUNCATION: f32 = 32_767.0;
-/// A weight of 1 in the state of a cell.
-const WEIGHT_ONE: u32 = 256;
-/// Greatest weight of a cell, in frames of weight 1.
+/// Stored value of a signed distance of `truncation_m`.
+pub(super) const TRUNCATION: f32 = 32_767.0;
+/// Stored value of a weight of 1.
+pub(super) const WEIGHT_ONE: u32 = 256;
+/// Greatest allowed value of `max_weight`.
 const MAX_WEIGHT: u32 = 128;
 
-/// Weight of a frame in the mean of a cell.
+/// Weight of a depth image in a cell's mean distance.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum FrameWeight {
-    /// Every frame weighs 1.
+    /// Every image has weight 1.
     #[default]
     Constant,
-    /// A frame weighs `1 / z^2`, z being the cell's depth, metres; at least `max_weight / 256`, at most `max_weight`.
+    /// The weight is `1 / z^2`, with z the cell's depth, metres. It is at least `max_weight / 256` and
+    /// at most `max_weight`.
     InverseSquare,
 }
 
-/// Configuration of signed distances.
+/// Configuration of signed distances: truncation, direction and weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TsdfConfig {
-    /// Distance from a surface, metres, up to which cells are told apart. Cells further behind the surface are not updated.
+    /// Truncation distance, metres. Signed distances are clamped to it, and cells further behind a surface
+    /// are not updated.
     pub truncation_m: f32,
-    /// Direction in which distances are measured.
+    /// Direction in which distances are measured: the optical axis or the pixel's ray.
     pub distance: DistanceAlong,
-    /// Weight of a frame.
+    /// Weight of a depth image in a cell's mean distance.
     pub weight: FrameWeight,
-    /// Greatest weight of a cell, 1 to 128. It bounds how much a cell's past counts against a new frame.
+    /// Greatest weight of a cell, 1 to 128. It limits how much the images so far count against a new image.
     pub max_weight: u32,
 }
 
-/// Signed distances of the cells of a volume, fused from all frames so far.
+/// Signed distance of each cell to the nearest surface, fused from all depth images so far, and optionally
+/// each cell's colour.
 #[derive(Debug)]
 pub struct Tsdf {
     config: TsdfConfig,
     window: Window,
-    /// Coordinates of the cells' centres along each axis, metres, from the corner of the window on.
+    /// Coordinates of the cells' centres along each axis, metres, from the map's corner of least coordinates.
     centres: [Vec<f32>; 3],
-    /// The state of each slot: the distance in the low half, the weight in the high half.
+    /// State of each cell, indexed by [`Window::slot`]: the distance in the low 16 bits, the weight in the
+    /// high 16 bits.
     state: Vec<u32>,
-    /// Colour of each slot in 1/256, and the weight of its colour. Empty without colour.
+    /// Red, green, blue and weight of each cell's colour, each times 256, indexed by [`Window::slot`]. Empty if the map
+    /// has no colour.
     color: Vec<[u16; 4]>,
 }
 
 impl Tsdf {
-    /// Makes a volume that has seen nothing. `voxel_size_m` is the edge of a cell.
+    /// Creates a map without observations. `voxel_size_m` is the edge of a cell, metres.
     ///
     /// # Errors
     /// Returns the first key whose value is not allowed, the value, and the allowed values.
@@ -70,18 +75,20 @@ impl Tsdf {
         })
     }
 
-    /// The cells that the volume holds.
+    /// Returns the box of cells that the map holds.
     pub fn window(&self) -> Window {
         self.window
     }
 
-    /// Moves the volume to the cells from `corner` on. Those that enter it have seen nothing; their number is returned.
+    /// Moves the map so that its first cell has the grid index `corner`. Cells that enter it are empty; their
+    /// number is returned.
     pub fn move_to(&mut self, corner: [i64; 3]) -> u64 {
         self.window.clone().move_to(corner, &mut self.color, [0; 4]);
         self.window.move_to(corner, &mut self.state, 0)
     }
 
-    /// Fuses frames into the state, one after the other in their order. Their poses are those from the corner of the window on.
+    /// Fuses depth images into the cells, one after the other. The images' poses have the origin at the map's corner
+    /// of least coordinates.
     ///
     /// # Panics
     /// If an image does not have the camera's number of pixels.
@@ -114,8 +121,8 @@ impl Tsdf {
         }
     }
 
-    /// Takes the part `factor / 65536` of each cell's weight away, rounded up, so that a cell that is not seen any more is forgotten.
-    /// This is done `times` times.
+    /// Removes `factor / 65536` of each cell's weight, rounded up, and repeats this `times` times. This forgets cells
+    /// that are no longer seen.
     ///
     /// # Panics
     /// If `factor` is more than 65,536.
@@ -134,13 +141,15 @@ impl Tsdf {
         });
     }
 
-    /// Signed distance of a cell, metres, positive in front of the surface; `None` if no frame has seen the cell.
+    /// Returns the signed distance of a cell, metres, positive in front of the surface; `None` if no image has
+    /// seen the cell.
     pub fn distance_m(&self, cell: [usize; 3]) -> Option<f32> {
         let (distance, weight) = self.at(cell);
         (weight > 0).then(|| distance as f32 * (self.config.truncation_m / TRUNCATION))
     }
 
-    /// Signed distance of a cell with a state, metres; the truncation, if no frame has seen the cell.
+    /// Converts a cell's stored state to its signed distance, metres; the truncation distance if no image has
+    /// seen the cell.
     pub(super) fn distance_of(&self, state: u32) -> f32 {
         let (distance, weight) = unpack(state);
         match weight {
@@ -149,19 +158,21 @@ impl Tsdf {
         }
     }
 
-    /// Weight of a cell, in frames of weight 1.
+    /// Returns the weight of a cell; 0 if no image has seen the cell. With [`FrameWeight::Constant`], each image adds
+    /// 1, up to `max_weight`.
     pub fn weight(&self, cell: [usize; 3]) -> f32 {
         let (_, weight) = self.at(cell);
         weight as f32 / WEIGHT_ONE as f32
     }
 
-    /// Colour of a cell, red, green and blue; `None` if the cell has none.
+    /// Returns the red, green and blue of a cell; `None` if the cell has no colour.
     pub fn rgb(&self, cell: [usize; 3]) -> Option<[u8; 3]> {
         let [r, g, b, weight] = *self.color.get(self.window.slot(cell))?;
         (weight > 0).then(|| [r, g, b].map(|value| ((value + 128) >> 8) as u8))
     }
 
-    /// The cells of at least the [weight](Self::weight) `min_weight` that lie on a surface or behind it.
+    /// Returns the set of cells on a surface or behind it: distance 0 or less, and [weight](Self::weight) at least
+    /// `min_weight` and above 0.
     pub fn occupied(&self, min_weight: f32) -> Bits {
         let least = (min_weight * WEIGHT_ONE as f32).max(1.0);
         Bits::from_fn(self.window.shape(), |cell| {
@@ -170,24 +181,25 @@ impl Tsdf {
         })
     }
 
-    /// The state of each slot. The low 16 bits are the distance as a signed number of `truncation_m / 32767`, the high 16 bits the
-    /// weight in 1/256.
+    /// State of each cell, indexed by [`Window::slot`]. The low 16 bits are the signed distance in units of
+    /// `truncation_m / 32767`, the high 16 bits the weight in units of 1/256.
     pub fn state(&self) -> &[u32] {
         &self.state
     }
 
-    /// The colour of each slot, red, green and blue in 1/256, and the weight of the colour in 1/256. Empty without colour.
+    /// Colour of each cell, indexed by [`Window::slot`]: red, green, blue and the colour's weight, each in units of
+    /// 1/256. Empty if the map has no colour.
     pub fn color(&self) -> &[[u16; 4]] {
         &self.color
     }
 
-    /// The distance and the weight of a cell.
+    /// Returns the stored distance and weight of a cell.
     fn at(&self, cell: [usize; 3]) -> (i32, u32) {
         unpack(self.state[self.window.slot(cell)])
     }
 }
 
-/// The rest of each weight, up to the greatest, after the part `factor / 65536` is taken away `times` times.
+/// Tabulates, for each stored weight, the weight that remains after `times` removals of `factor / 65536`.
 fn faded_weights(factor: u32, mut times: u64) -> Vec<u16> {
     assert!(factor <= 1 << 16, "part {factor} / 65536");
     let weights = 0..=MAX_WEIGHT * WEIGHT_ONE;
@@ -208,7 +220,7 @@ fn faded_weights(factor: u32, mut times: u64) -> Vec<u16> {
 }
 
 impl TsdfConfig {
-    /// Checks every value.
+    /// Checks the range of `truncation_m` and `max_weight`.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let truncation = self.truncation_m;
         if !(1e-6..=1e3).contains(&truncation) {
@@ -221,7 +233,7 @@ impl TsdfConfig {
         Ok(())
     }
 
-    /// Weight of a frame in 1/256 for a cell, whose `1 / z` is `inverse`.
+    /// Returns the weight of an image for a cell, in units of 1/256. `inverse` is 1 / depth of the cell, 1/m.
     #[inline(always)]
     fn weight_of(&self, inverse: f32) -> u32 {
         let (least, greatest) = (self.max_weight as f32, (self.max_weight * WEIGHT_ONE) as f32);
@@ -241,15 +253,16 @@ impl TsdfConfig {
     }
 }
 
-/// The signed distance and the weight of a state.
+/// Splits a cell's state into its stored distance and weight.
 #[inline(always)]
 fn unpack(state: u32) -> (i32, u32) {
     (i32::from(state as i16), state >> 16)
 }
 
-/// Fuses a measured distance of a weight into the state of a cell: the mean by weights, rounded to the nearest, ties away from 0.
+/// Fuses a measured distance into a cell's state: the weighted mean of the two, rounded to the nearest integer, ties
+/// away from 0. Returns the new state.
 ///
-/// The sum of two weights is at most 2^16, so that products fit in 32 bits.
+/// The sum of the two weights is at most 2^16, so the products fit in 32 bits.
 #[inline(always)]
 fn fuse(state: u32, measured: i32, weight: u32, max_weight: u32) -> u32 {
     let (distance, before) = unpack(state);
@@ -264,7 +277,7 @@ fn fuse(state: u32, measured: i32, weight: u32, max_weight: u32) -> u32 {
     u32::from(mean as i16 as u16) | sum.min(max_weight) << 16
 }
 
-/// Fuses a pixel's colour into the colour of a cell.
+/// Fuses a pixel's colour into a cell's colour, as a weighted mean.
 #[inline(always)]
 fn fuse_color(color: &mut [u16; 4], rgb: [u8; 3], weight: u32, max_weight: u32) {
     let before = u32::from(color[3]);
@@ -277,7 +290,8 @@ fn fuse_color(color: &mut [u16; 4], rgb: [u8; 3], weight: u32, max_weight: u32) 
 }
 
 multiversion! {
-    /// Updates the cells of a run along z with a frame. `column` is x and y of the cells' centres, `centres` their z.
+    /// Updates one line of cells along z with a depth image. The cells' centres have the x and y in `column` and the z
+    /// in `centres`, metres.
     fn update_run(
         config: &TsdfConfig,
         frame: &PreparedFrame<'_>,

@@ -1,19 +1,19 @@
-//! Shape of a volume, the cells that it holds, and sets of cells as bits.
+//! Shape of a map, the box of cells that it holds, and sets of cells as bitmaps.
 
 use crate::{ConfigError, refused};
 use rayon::prelude::*;
 
-/// Number of cells of a volume along x, y and z. Cell `(x, y, z)` has the index `(x * Y + y) * Z + z`.
+/// Number of cells of a map along x, y and z. Cell `(x, y, z)` has the index `(x * Y + y) * Z + z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape(pub(super) [usize; 3]);
 
 impl Shape {
-    /// Greatest number of cells along an axis: squared distances of three axes then fit in 31 bits.
+    /// Greatest number of cells along an axis. The squared distance between any two cells then fits in 31 bits.
     pub const MAX_AXIS: usize = 4096;
-    /// Greatest number of cells, so that a cell's index fits in 32 bits.
+    /// Greatest number of cells of a map, so that a cell's index fits in 32 bits.
     pub const MAX_CELLS: usize = 1 << 31;
 
-    /// Makes the shape of a volume.
+    /// Checks the number of cells along x, y and z, and creates the shape.
     ///
     /// # Errors
     /// Returns the key `shape` if an axis has no cell or more than [`MAX_AXIS`](Self::MAX_AXIS), or the product is more than
@@ -35,28 +35,28 @@ impl Shape {
         self.0
     }
 
-    /// Number of cells.
+    /// Number of cells in all.
     pub fn cells(self) -> usize {
         self.0.iter().product()
     }
 
-    /// Number of runs of cells along z, each of which begins with a new word of a [`Bits`].
+    /// Number of lines of cells along z: one for each x and y.
     pub fn runs(self) -> usize {
         self.0[0] * self.0[1]
     }
 
-    /// The coordinates of the cells' centres along each axis, metres, in float32, from the corner of the volume on. A cell has edges
-    /// of `voxel_size_m`.
+    /// Returns the coordinates of the cells' centres along each axis, metres, float32, from the map's corner of least
+    /// coordinates. `voxel_size_m` is the edge of a cell.
     pub(super) fn centres(self, voxel_size_m: f64) -> [Vec<f32>; 3] {
         self.0
             .map(|cells| (0..cells).map(|i| ((i as f64 + 0.5) * voxel_size_m) as f32).collect())
     }
 }
 
-/// The cells of an endless grid that a volume holds: a box, which moves by whole cells.
+/// Box of cells that a map holds, in an unbounded grid. The box moves by whole cells.
 ///
-/// A cell keeps its slot in the memory of the volume while the box moves. Along each axis the slot is the cell's number in the grid
-/// modulo the number of cells.
+/// A cell keeps its slot, the index in the map's arrays, while the box moves. Along each axis, the slot is the cell's
+/// grid index modulo the number of cells of the box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     shape: Shape,
@@ -64,43 +64,45 @@ pub struct Window {
 }
 
 impl Window {
-    /// Makes the box whose first cell is cell 0 of the grid on each axis.
+    /// Creates the box whose first cell has the grid index 0 on each axis.
     pub fn new(shape: Shape) -> Self {
         Self { shape, corner: [0; 3] }
     }
 
-    /// Number of cells along each axis.
+    /// Number of cells of the box along each axis.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The number of the first cell in the grid, along each axis.
+    /// Grid index of the box's first cell, along each axis.
     pub fn corner(&self) -> [i64; 3] {
         self.corner
     }
 
-    /// The slot of a cell, which is given by its place in the box.
+    /// Returns the slot of a cell, its index in the map's arrays. `cell` is counted from the box's first cell.
     pub fn slot(&self, cell: [usize; 3]) -> usize {
         let [x, y, z] = std::array::from_fn(|axis| (cell[axis] + self.first_slot(axis)) % self.shape.0[axis]);
         (x * self.shape.0[1] + y) * self.shape.0[2] + z
     }
 
-    /// The slot of the first cell of the box along an axis.
+    /// Returns the slot of the box's first cell along one axis.
     pub(super) fn first_slot(&self, axis: usize) -> usize {
         self.corner[axis].rem_euclid(self.shape.0[axis] as i64) as usize
     }
 
-    /// The places in the box, x and y, of the cells of a run of slots along z.
+    /// Returns the x and y, counted from the box's first cell, of the cells in a line of slots along z. `run` is the
+    /// index of the line.
     pub(super) fn place_of_run(&self, run: usize) -> [usize; 2] {
         let [nx, ny, _] = self.shape.0;
         let place = |slot: usize, axis: usize, n: usize| (slot + n - self.first_slot(axis)) % n;
         [place(run / ny, 0, nx), place(run % ny, 1, ny)]
     }
 
-    /// Writes a value for each cell of the box, in the order of the cells' indices, from what is in the cell's slot.
+    /// Applies `value` to each cell's element of `slots`, and writes the results to `out` in the order of the cells'
+    /// indices in the box.
     ///
     /// # Panics
-    /// If `slots` or `out` does not have an entry for each cell.
+    /// If `slots` or `out` does not have one element for each cell.
     pub(super) fn unrolled<T: Copy + Sync, U: Send>(&self, slots: &[T], out: &mut [U], value: impl Fn(T) -> U + Sync) {
         let Shape([nx, ny, nz]) = self.shape;
         assert_eq!(out.len(), self.shape.cells(), "number of cells");
@@ -114,8 +116,8 @@ impl Window {
         });
     }
 
-    /// Moves the box so that its first cell is `corner`, and sets the slots of the cells that enter it to `empty`. Returns the number
-    /// of these cells.
+    /// Moves the box so that its first cell has the grid index `corner`, and sets the slots of the cells that enter to
+    /// `empty`. Returns the number of these cells.
     pub(super) fn move_to<T: Copy + Send + Sync>(&mut self, corner: [i64; 3], slots: &mut [T], empty: T) -> u64 {
         let (before, Shape([nx, ny, nz])) = (*self, self.shape);
         self.corner = corner;
@@ -146,9 +148,9 @@ impl Window {
     }
 }
 
-/// A set of cells: bit `z % 64` of word `z / 64` in the run of words that belongs to x and y.
+/// Set of cells, as a bitmap. A line of cells along z has its own words: cell z is bit `z % 64` of word `z / 64`.
 ///
-/// Each run begins with a word of its own, so that threads write runs without sharing a word.
+/// No word belongs to two lines, so threads can write different lines at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bits {
     shape: Shape,
@@ -156,7 +158,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Makes the empty set.
+    /// Creates an empty set of cells of a map of this shape.
     pub fn new(shape: Shape) -> Self {
         let words = shape.runs() * words_of_run(shape);
         Self {
@@ -165,7 +167,7 @@ impl Bits {
         }
     }
 
-    /// Makes the set of the cells for which `contains` is true.
+    /// Creates the set of all cells for which `contains` is true.
     pub fn from_fn(shape: Shape, contains: impl Fn([usize; 3]) -> bool + Sync) -> Self {
         let mut bits = Self::new(shape);
         let [_, y, cells] = shape.0;
@@ -178,7 +180,7 @@ impl Bits {
         bits
     }
 
-    /// Number of cells along each axis.
+    /// Number of cells of the map along each axis, in the set or not.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -188,19 +190,19 @@ impl Bits {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// True if the set contains the cell.
+    /// True if the set contains the cell `[x, y, z]`.
     pub fn contains(&self, [x, y, z]: [usize; 3]) -> bool {
         self.run(x * self.shape.0[1] + y)[z / 64] >> (z % 64) & 1 == 1
     }
 
-    /// Adds the cell to the set.
+    /// Adds the cell `[x, y, z]` to the set.
     pub fn insert(&mut self, [x, y, z]: [usize; 3]) {
         let run = (x * self.shape.0[1] + y) * words_of_run(self.shape);
         self.words[run + z / 64] |= 1 << (z % 64);
     }
 
-    /// The columns of cells with at least one cell of the set at `low <= z < high`: a set of shape `[1, X, Y]`, in which a column
-    /// has the index `x * Y + y`.
+    /// Projects the set along z: returns a set of shape `[1, X, Y]` that contains `[0, x, y]` if this set has a cell
+    /// there with `low <= z < high`.
     pub fn flattened(&self, low: usize, high: usize) -> Self {
         let [x, y, _] = self.shape.0;
         Self::from_fn(Shape([1, x, y]), |[_, i, j]| {
@@ -212,7 +214,8 @@ impl Bits {
         })
     }
 
-    /// Writes the set as bytes: cell `i` is bit `i % 8`, least significant first, of byte `i / 8`.
+    /// Writes the set as bytes, without padding between lines: cell `i` is bit `i % 8`, least significant first,
+    /// of byte `i / 8`.
     ///
     /// # Panics
     /// If `out` does not have a byte for every 8 cells.
@@ -231,14 +234,14 @@ impl Bits {
         }
     }
 
-    /// The words of the cells of one x and y, whose number is `x * Y + y`.
+    /// Returns the bitmap words of one line of cells along z. The line at x and y has the index `run = x * Y + y`.
     pub(super) fn run(&self, run: usize) -> &[u64] {
         let words = words_of_run(self.shape);
         &self.words[run * words..][..words]
     }
 }
 
-/// Checks the edge of a cell, metres.
+/// Checks that the edge of a cell is 0.0001 to 1000 m.
 pub(super) fn check_voxel_size(voxel_size_m: f64) -> Result<(), ConfigError> {
     match (1e-4..=1e3).contains(&voxel_size_m) {
         true => Ok(()),
@@ -246,7 +249,7 @@ pub(super) fn check_voxel_size(voxel_size_m: f64) -> Result<(), ConfigError> {
     }
 }
 
-/// Number of words of the cells of one x and y.
+/// Number of bitmap words for one line of cells along z.
 pub(super) fn words_of_run(shape: Shape) -> usize {
     shape.0[2].div_ceil(64)
 }

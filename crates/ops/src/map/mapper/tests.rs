@@ -1,4 +1,5 @@
-//! Maps of random rigs against their frames fused one after the other, and cases whose answer can be counted.
+//! Tests of maps: random sensor rigs, compared with their frames fused one by one, and small cases whose cells can be
+//! counted by hand.
 
 use super::*;
 use crate::map::{CameraSection, Decay, EsdfSection, MapInput, OccupancySection, TsdfSection};
@@ -9,7 +10,7 @@ const MS: i64 = 1_000_000;
 const WIDTH: usize = 12;
 const HEIGHT: usize = 10;
 
-/// A pseudo-random generator.
+/// Generator of pseudo-random numbers, from a seed.
 struct Random(u64);
 
 impl Random {
@@ -21,7 +22,7 @@ impl Random {
         (self.0 >> 33) as usize % n
     }
 
-    /// A number of 0 to 1, in steps of 1/1024.
+    /// Returns a number in 0..1, a multiple of 1/1024.
     fn part(&mut self) -> f64 {
         self.below(1024) as f64 / 1024.0
     }
@@ -71,7 +72,7 @@ fn occupancy() -> OccupancySection {
     }
 }
 
-/// A map of a camera and a lidar on a base, and of a camera that stands still.
+/// Configures a map of a camera and a lidar on a moving base, and of a camera that is fixed in the world.
 fn config() -> MapConfig {
     let base = PoseConfig {
         input: "odometry".into(),
@@ -122,13 +123,14 @@ fn cloud(stamp_ns: i64, points: &[[f32; 3]]) -> Message {
     message
 }
 
-/// Message of an input.
+/// A message to send to a map: a frame with its input index, or a pose with its stamp, ns, position and quaternion.
 enum Sent {
     Frame(usize, Message),
     Pose(i64, [f64; 3], [f64; 4]),
 }
 
-/// Messages of a random rig, those of each input in the order of their stamps: three inputs of frames, and the base.
+/// Creates random messages of four inputs: two depth cameras, a lidar, and the base's poses, each in the order of its
+/// stamps. `shift`, metres, moves the base.
 fn rig(random: &mut Random, shift: f64) -> [Vec<Sent>; 4] {
     let stamps = |random: &mut Random, period: usize| {
         let mut at = 20 * MS;
@@ -181,7 +183,7 @@ fn send(map: &mut Map, sent: &Sent) {
     }
 }
 
-/// All products of a map, as bytes.
+/// Returns the values of all outputs of a map, as bytes.
 fn products(map: &mut Map) -> Vec<u8> {
     let (cells, slice) = (map.window().shape().cells(), map.window().shape().runs());
     let mut all = Vec::new();
@@ -205,7 +207,8 @@ fn products(map: &mut Map) -> Vec<u8> {
     all
 }
 
-/// Sends all messages in a random order, in which those of an input keep theirs. Returns the steps with the products after each.
+/// Sends all messages in a random order that keeps the order within each input. Returns each step with the map's
+/// outputs after it, and the map.
 fn run(config: &MapConfig, sent: &[Vec<Sent>; 4], random: &mut Random) -> (Vec<(MapStep, Vec<u8>)>, Map) {
     let mut map = Map::new(config).unwrap();
     let mut next = [0; 4];
@@ -346,7 +349,8 @@ fn a_world_that_is_moved_changes_no_bit() {
     }
 }
 
-/// Sends first the poses, and then the frames of two inputs.
+/// Sends all poses, then the frames of the inputs 0 and 1. Returns each step with the map's signed distances and
+/// obstacle distances after it.
 fn run_two(config: &MapConfig, sent: &[Vec<Sent>; 4]) -> Vec<(MapStep, Vec<u8>)> {
     let mut map = Map::new(config).unwrap();
     let mut steps = Vec::new();
@@ -369,7 +373,7 @@ fn run_two(config: &MapConfig, sent: &[Vec<Sent>; 4]) -> Vec<(MapStep, Vec<u8>)>
 
 const STILL: [f64; 4] = [0.0, 0.0, 0.0, 1.0];
 
-/// A map of a lidar on a base, which it follows.
+/// Configures a map of a lidar on a moving base, which follows the base.
 fn following() -> MapConfig {
     let mut config = config();
     config.inputs = vec![input("lidar", Some("base"), None)];
@@ -379,14 +383,15 @@ fn following() -> MapConfig {
     config
 }
 
-/// Sends a pose and a cloud of one time, and does the step.
+/// Sends a pose and a cloud with the same stamp, and does the step.
 fn scan(map: &mut Map, stamp_ns: i64, position: [f64; 3], points: &[[f32; 3]]) -> MapStep {
     map.push_pose(0, stamp_ns, position, STILL);
     map.push(0, &cloud(stamp_ns, points)).unwrap();
     map.step().unwrap()
 }
 
-/// The percentages of the known cells, by their coordinates in the world, in quarters of a cell.
+/// Returns the occupancy, in percent, of each cell that was observed, by the world coordinates of the cell's corner in
+/// units of 1/8 m, the edge of a cell.
 fn known(map: &Map) -> BTreeMap<[i64; 3], i8> {
     let [nx, ny, nz] = map.window().shape().axes();
     let mut percent = vec![0i8; nx * ny * nz];
@@ -493,7 +498,7 @@ fn frames_that_are_late_or_without_a_pose_are_counted() {
     let counters = map.take_counters();
     assert_eq!(
         (counters.frames, counters.late_frames, counters.dropped_unposed),
-        (1, 1, 1)
+        (1, 2, 1)
     );
     assert_eq!(counters.extrapolated_frames, 1);
 }
@@ -539,6 +544,30 @@ fn configurations_that_are_refused() {
         (
             &|config| config.inputs[0].pose = Some("bas".into()),
             "inputs[0].pose: `bas` is not one of `poses:`, did you mean `base`? (there: base)",
+        ),
+        (
+            &|config| config.inputs.iter_mut().for_each(|input| input.pose = None),
+            "poses.base: nothing is fixed to it (needed: `pose: base` at an input, or `follow: base`)",
+        ),
+        (
+            &|config| config.inputs[0].from = robocache_yaml::from_str("{ stamp: header }").ok(),
+            "inputs[0].from: is not supported with `camera` (allowed: depth images as flat arrays)",
+        ),
+        (
+            &|config| config.tsdf.as_mut().unwrap().truncation_m = 0.06,
+            "tsdf.truncation_m: 0.06 (allowed: half of `voxel_size_m`, 0.125, or more: else surfaces have holes)",
+        ),
+        (
+            &|config| config.occupancy.as_mut().unwrap().band_m = Some(0.01),
+            "occupancy.band_m: 0.01 (allowed: half of `voxel_size_m`, 0.125, or more: else surfaces have holes)",
+        ),
+        (
+            &|config| {
+                config.follow = Some("base".into());
+                config.esdf.as_mut().unwrap().slice_m = Some([0.11, 0.12]);
+            },
+            "esdf.slice_m: [0.11, 0.12] is lower than a cell (needed with `follow`: at least `voxel_size_m`, 0.125, so that it has \
+             the centre of a cell wherever the map is)",
         ),
         (&|config| config.inputs.clear(), "inputs: is empty (at least one input)"),
         (
@@ -691,4 +720,32 @@ fn the_oldest_of_too_many_frames_are_dropped() {
     map.push_pose(0, 100 * MS, [0.0; 3], STILL);
     let dropped = map.push(1, &cloud(2 * MS, &points)).unwrap();
     assert_eq!((dropped, map.is_due()), (DroppedFrames::default(), true));
+}
+
+#[test]
+fn frames_that_change_nothing_are_named_with_the_reason() {
+    let unseen = |map: &mut Map| map.step().unwrap().unseen;
+    // The map is at the origin, and its cloud sensor 3 m away from it, with an input of a camera that is in it.
+    let mut config = following();
+    config.follow = None;
+    config.max_wait_ms = Some(0.0);
+    let mut map = Map::new(&config).unwrap();
+    let mut seen = |stamp_ns: i64, at: [f64; 3], points: &[[f32; 3]]| {
+        map.push_pose(0, stamp_ns, at, STILL);
+        map.push(0, &cloud(stamp_ns, points)).unwrap();
+        unseen(&mut map)
+    };
+    assert_eq!(seen(10 * MS, [0.5; 3], &[[0.25, 0.0, 0.0]]), []);
+    // A sensor in the map frees cells, whatever it sees.
+    assert_eq!(seen(20 * MS, [0.5; 3], &[[1.5, 0.0, 0.0]]), []);
+    let outside = Unseen::Outside([-3.0, 0.5, 0.5]);
+    assert_eq!(seen(30 * MS, [-3.0, 0.5, 0.5], &[[-0.5, 0.0, 0.0]]), [(0, outside)]);
+    // Millimetres, and rays that did not come back.
+    assert_eq!(
+        seen(40 * MS, [0.5; 3], &[[2500.0, 0.0, 0.0], [0.0; 3]]),
+        [(0, Unseen::NoPoint)]
+    );
+    assert_eq!(seen(50 * MS, [0.5; 3], &[]), []);
+    let counters = map.take_counters();
+    assert_eq!((counters.rays.points_in, counters.rays.dropped_nonfinite), (5, 1));
 }

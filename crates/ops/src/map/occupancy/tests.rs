@@ -1,10 +1,11 @@
-//! Log-odds against a walk of one ray at a time in exact fractions, and rays whose cells a reader can count.
+//! Tests of occupancy: rays compared with an oracle that traces one ray at a time in exact fractions, and small cases
+//! whose cells can be counted by hand.
 
 use super::*;
 use crate::map::frame::DepthRange;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Depths that are used.
+/// Depth range of the test images.
 const RANGE: DepthRange = DepthRange {
     min_m: 0.1,
     max_m: 5.0,
@@ -30,7 +31,7 @@ fn volume() -> Occupancy {
     Occupancy::new(&config(), SHAPE, 1.0).unwrap()
 }
 
-/// The cells of a state that is not unknown, with their states.
+/// Returns the stored log-odds of each cell that was observed.
 fn known(volume: &Occupancy) -> BTreeMap<[usize; 3], i16> {
     let [_, ny, nz] = SHAPE.0;
     let cells = (0..SHAPE.cells()).map(|cell| [cell / nz / ny, cell / nz % ny, cell % nz]);
@@ -178,7 +179,8 @@ fn probabilities_stay_within_their_limits() {
     assert!(volume.occupied().contains([3, 0, 0]) && !volume.occupied().contains([2, 0, 0]));
 }
 
-/// The cells of a scan that are hit, and those that rays pass, from rays one by one. Times are compared as fractions.
+/// Returns the cells that a scan hits, and the cells that its rays pass through. Traces one ray at a time, and compares
+/// crossing times as exact fractions.
 fn oracle(volume: &Occupancy, bundle: &RayBundle<'_>) -> (BTreeSet<[i64; 3]>, BTreeSet<[i64; 3]>) {
     let part = |value: f32| ((value * volume.inverse) * 256.0).floor() as i128;
     let from: [i128; 3] = bundle.origin.map(part);
@@ -286,7 +288,8 @@ fn every_ray_passes_the_cells_of_exact_fractions() {
     }
 }
 
-/// A wall at 1.1 m: cells in front of it are free, the cell on it is occupied, and those behind it are not known.
+/// Scans a depth image of a wall at 1.1 m: cells in front of it are free, the cell on it is occupied, and cells behind
+/// it stay unobserved.
 #[test]
 fn a_wall_in_a_depth_image() {
     let camera = crate::map::Pinhole {

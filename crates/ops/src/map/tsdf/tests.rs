@@ -1,11 +1,12 @@
-//! Signed distances against an oracle of one cell at a time, worlds whose answer is known, and real depth images.
+//! Tests of signed distances: an oracle that computes one cell at a time, scenes whose distances are known, and
+//! recorded depth images.
 
 use super::*;
 use crate::map::camera::Pinhole;
 use crate::map::frame::{DepthImage, DepthRange};
 use robocache_geometry::RigidTransform;
 
-/// Depths that are used.
+/// Depth range of the test images.
 const RANGE: DepthRange = DepthRange {
     min_m: 0.1,
     max_m: 5.0,
@@ -32,7 +33,7 @@ fn camera() -> Pinhole {
     }
 }
 
-/// A camera at `position` that looks along the direction of `forward`; its x axis is horizontal.
+/// Returns the pose of a camera at `position` that looks along `forward`. The x axis of its image is horizontal.
 fn looking(position: [f64; 3], forward: [f64; 3]) -> RigidTransform<f64> {
     let unit = |v: [f64; 3]| {
         let norm = (v[0] * v[0] + v[1] * v[1] + v[2] * v[2]).sqrt();
@@ -57,7 +58,7 @@ fn looking(position: [f64; 3], forward: [f64; 3]) -> RigidTransform<f64> {
 struct Random(u64);
 
 impl Random {
-    /// A number in 0..1.
+    /// Returns a number in 0..1.
     fn next(&mut self) -> f64 {
         self.0 = self
             .0
@@ -67,7 +68,7 @@ impl Random {
     }
 }
 
-/// Distance, weight and colour of one cell after the frames.
+/// Computes the stored distance, weight and colour of one cell after all images.
 fn oracle(volume: &Tsdf, frames: &[DepthFrame<'_>], [x, y, z]: [usize; 3]) -> (i64, i64, [i64; 4]) {
     let config = &volume.config;
     let (mut distance, mut total, mut color) = (0i64, 0i64, [0i64; 4]);
@@ -199,7 +200,7 @@ fn every_cell_is_what_one_cell_at_a_time_gives() {
     assert!(seen > 100_000, "only {seen} cells were seen");
 }
 
-/// A plane at 1 m, seen head on: the distance of a cell is known.
+/// Fuses an image of a plane at 1 m, seen head on, so that the distance of every cell is known.
 #[test]
 fn a_plane() {
     let depths = vec![1.0; camera().pixels()];
@@ -228,7 +229,8 @@ fn a_plane() {
     assert_eq!(volume.occupied(3.5).count(), 0);
 }
 
-/// A weight that has grown to its limit lets a wall that moved come through, at the rate of the limit.
+/// Moves a wall after the weight of a cell has reached its limit. The cell's distance must follow at the rate that
+/// the limit gives.
 #[test]
 fn the_weight_is_limited() {
     let frame = |depth: &'static [f32; 1]| DepthFrame {
@@ -282,7 +284,7 @@ fn configurations_that_are_refused() {
     );
 }
 
-/// A volume that follows a camera keeps what it saw of the cells that stay, and forgets those that leave, also if they come back.
+/// Moves a volume: it keeps the cells that stay in it, and forgets the cells that leave, even if they return.
 #[test]
 fn a_volume_that_moves() {
     let camera = camera();
