@@ -146,14 +146,17 @@ impl MapOperation {
         Some((input, issue))
     }
 
-    /// Finds a stream of poses whose stamps are too far from those of every stream of frames to be of one clock.
-    fn other_clock(&self) -> Option<(usize, HealthIssue)> {
+    /// Finds a live stream of poses whose stamps are too far from those of every stream of frames to be of one clock.
+    fn other_clock(&self, now: Instant) -> Option<(usize, HealthIssue)> {
         let of_clock = |input: usize| {
             let (is_open, stream) = &self.streams[input];
             let newest = self.map.newest_ns(input).filter(|_| *is_open)?;
             let (first, last) = stream.first.zip(stream.last)?;
             let steps = u32::try_from(stream.samples.max(2) - 1).unwrap_or(u32::MAX);
-            Some((newest, last.saturating_duration_since(first) / steps))
+            let interval = last.saturating_duration_since(first) / steps;
+            // The stamps of a stream that is silent stand still, whatever its clock.
+            let is_live = now.saturating_duration_since(last) < MIN_CLOCK_DIFFERENCE / 2 + 3 * interval;
+            is_live.then_some((newest, interval))
         };
         (self.frames..self.streams.len()).find_map(|pose| {
             let (newest, interval) = of_clock(pose)?;
@@ -267,6 +270,11 @@ impl MapOperation {
                     out.dropped(input, Dropped::Stamp);
                     out.warn(input, "late frames", &why);
                 }
+                DroppedFrame::Former => {
+                    came(&mut self.streams[input].1, input, message, out);
+                    out.dropped(input, Dropped::Stamp);
+                    out.warn(input, "frames of the former clock", &why);
+                }
                 DroppedFrame::NoStamp | DroppedFrame::Stamp(_) => {
                     came(&mut self.streams[input].1, input, message, out);
                     out.dropped(input, Dropped::Stamp);
@@ -288,8 +296,11 @@ impl MapOperation {
             let pose = input - self.frames;
             let (pushed, dropped) = self.map.push_pose(pose, stamp_ns, position, rotation);
             leave_out(input, &dropped, out);
-            is_any |= matches!(pushed, PushedPose::Kept | PushedPose::Late | PushedPose::Jumped);
-            self.late[input] += u64::from(pushed == PushedPose::Late);
+            is_any |= matches!(
+                pushed,
+                PushedPose::Kept | PushedPose::Late | PushedPose::Outdated | PushedPose::Jumped
+            );
+            self.late[input] += u64::from(matches!(pushed, PushedPose::Late | PushedPose::Outdated));
             refuse_pose(input, pushed, out);
             self.advance(out);
         });
@@ -314,6 +325,14 @@ fn refuse_pose(input: usize, pushed: PushedPose, out: &mut Outbox<'_>) {
                 input,
                 "late poses",
                 "a pose is late: poses of its time have been used already",
+            );
+        }
+        PushedPose::Outdated => {
+            out.dropped(input, Dropped::Stamp);
+            out.warn(
+                input,
+                "outdated poses",
+                "a pose is dropped: a newer one serves all frames to come, or it is of the clock before that was set back",
             );
         }
         PushedPose::Again => {
@@ -459,7 +478,7 @@ impl Operation for MapOperation {
                 stream.warn_if_quiet([now, start], &self.name, "");
             }
         }
-        self.issue = self.stall(now, start).or_else(|| self.other_clock());
+        self.issue = self.stall(now, start).or_else(|| self.other_clock(now));
         if let Some((input, issue)) = &self.issue {
             let kind = match issue.level {
                 Level::Error => "maps that stand still",

@@ -120,6 +120,9 @@ pub enum DroppedFrame {
     /// A depth image or cloud of the same input with the same capture time already waits.
     #[error("a frame is dropped: one with its stamp has come already (needed: a stamp of its own for each frame)")]
     Again,
+    /// The frame is from before the clock of another input was set back.
+    #[error("a frame is dropped: its stamp is of the clock before that was set back")]
+    Former,
     /// Data of the same or a later time was already processed. The value is the time of the newest processed data minus
     /// that of this message, ns.
     #[error("a frame is dropped: the map is {:.3} s past it already (`max_wait_ms` limits the wait)", robocache_time::ns_to_s(*.0))]
@@ -212,6 +215,9 @@ impl Map {
             return Err(DroppedFrame::Stamp(stamp));
         }
         let stamp = stamp - spec.latency_ns;
+        if self.sequence.is_former(input, stamp) {
+            return Err(DroppedFrame::Former);
+        }
         let newest = self.sequence.newest(input);
         let has_jumped = newest.is_some_and(|newest| newest.saturating_sub(stamp) > self.spec.reset_ns);
         let mut dropped = DroppedFrames {
@@ -261,12 +267,15 @@ impl Map {
     ) -> (PushedPose, DroppedFrames) {
         let stamp = stamp_ns.saturating_sub(self.pose_latencies[pose]);
         let input = self.spec.inputs.len() + pose;
+        if self.sequence.is_former(input, stamp) {
+            return (PushedPose::Outdated, DroppedFrames::default());
+        }
         let pushed = self.tracks[pose].push(stamp, position, rotation);
         let mut dropped = DroppedFrames::default();
         match pushed {
             PushedPose::BadStamp(_) | PushedPose::BadValue(..) | PushedPose::BadNorm(_) => return (pushed, dropped),
             PushedPose::Jumped => dropped.jumped = Some(self.jump(input, stamp)),
-            PushedPose::Kept | PushedPose::Late | PushedPose::Again => {}
+            PushedPose::Kept | PushedPose::Late | PushedPose::Outdated | PushedPose::Again => {}
         }
         self.sequence.saw(input, stamp);
         (pushed, dropped)

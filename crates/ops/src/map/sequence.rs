@@ -34,6 +34,8 @@ pub(super) struct Sequence {
 struct Input {
     is_open: bool,
     newest: Option<i64>,
+    /// Newest time before a clock was set back, ns, until the input has sent a time of the new clock. Otherwise `None`.
+    former: Option<i64>,
 }
 
 impl Sequence {
@@ -43,6 +45,7 @@ impl Sequence {
         let input = Input {
             is_open: true,
             newest: None,
+            former: None,
         };
         Self {
             inputs: vec![input; frames + poses],
@@ -124,11 +127,28 @@ impl Sequence {
         let former: Vec<bool> = self.inputs.iter().enumerate().map(is_former).collect();
         let (dropped, kept): (BTreeSet<_>, _) = self.waiting.iter().partition(|&&(_, input)| former[input]);
         self.waiting = kept;
-        for (state, is_former) in self.inputs.iter_mut().zip(former) {
-            state.newest = state.newest.filter(|_| !is_former);
+        for (i, (state, is_former)) in self.inputs.iter_mut().zip(former).enumerate() {
+            if is_former {
+                state.former = state.newest.take().or(state.former).filter(|_| i != input);
+            }
         }
         self.done = None;
         dropped.into_iter().collect()
+    }
+
+    /// True if the time of a message is from before a clock was set back. Such a time is nearer to the input's newest time on the
+    /// former clock than to the newest time on the new clock. The first other time puts the input on the new clock.
+    pub(super) fn is_former(&mut self, input: usize, time: i64) -> bool {
+        let Some(former) = self.inputs[input].former else {
+            return false;
+        };
+        let on_new_clock = self.inputs.iter().filter(|input| input.former.is_none());
+        let newest = on_new_clock.filter_map(|input| input.newest).max();
+        let is_former = newest.is_some_and(|newest| time.abs_diff(former) < time.abs_diff(newest));
+        if !is_former {
+            self.inputs[input].former = None;
+        }
+        is_former
     }
 
     /// Time of the last step, ns; `None` before the first step, and after a clock was set back.
@@ -206,7 +226,8 @@ mod tests {
         assert_eq!(sequence.arrived(0, 400), Arrival::Late);
         assert_eq!(sequence.jump(0, 100), [(600, 0)]);
         assert_eq!(sequence.arrived(0, 0), Arrival::Waits);
-        // The newest stamp of the other input is of the former clock.
+        // The newest stamp of the other input is of the former clock, and so is one that comes late from there.
+        assert!(sequence.is_former(1, 510) && !sequence.is_former(0, 510));
         assert_eq!((sequence.newest(1), steps(&mut sequence)), (None, vec![]));
         sequence.arrived(1, 5);
         assert_eq!(steps(&mut sequence), [(0, vec![0])]);

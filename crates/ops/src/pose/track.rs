@@ -41,8 +41,10 @@ struct Sample {
 pub enum PushedPose {
     /// The sample is kept.
     Kept,
-    /// The sample is late: poses at its time have been used already. It is kept only if a later pose may need it.
+    /// The sample is kept, but is late: poses at its time have been used already.
     Late,
+    /// The sample is dropped: a newer one serves all later poses, or it is from before the clock was set back.
+    Outdated,
     /// The sample is dropped: the track has a sample of the same time.
     Again,
     /// The sample is dropped: its time, ns, is out of the range of stamps.
@@ -130,8 +132,10 @@ impl PoseTrack {
             return PushedPose::Jumped;
         }
         let is_late = time_ns < self.unused_from;
-        if is_late && self.samples.front().is_none_or(|oldest| time_ns < oldest.time_ns) {
-            return PushedPose::Late;
+        // The oldest sample serves all later poses, if none is between it and them.
+        let serves = |oldest: &Sample| time_ns < oldest.time_ns && oldest.time_ns <= self.unused_from;
+        if self.samples.front().is_some_and(serves) {
+            return PushedPose::Outdated;
         }
         match self.samples.binary_search_by_key(&time_ns, |sample| sample.time_ns) {
             Ok(_) => return PushedPose::Again,
@@ -290,7 +294,7 @@ mod tests {
         assert_eq!(track.push(2000, [5.0, 0.0, 0.0], NONE), PushedPose::Again);
         assert_eq!(track.at(1500, [0.0; 3]).unwrap().pose.translation, [0.5, 0.0, 0.0]);
         track.forget_before(1200);
-        assert_eq!(track.push(999, [5.0; 3], NONE), PushedPose::Late);
+        assert_eq!(track.push(999, [5.0; 3], NONE), PushedPose::Outdated);
         assert_eq!(track.at(1200, [0.0; 3]).unwrap().pose.translation, [0.2, 0.0, 0.0]);
         // A pose that comes too late for those of its time is not too late for later ones.
         assert_eq!(track.push(1100, [0.1, 0.0, 0.0], NONE), PushedPose::Late);
@@ -304,6 +308,25 @@ mod tests {
             panic!("a NaN is a pose");
         };
         assert!(value.is_nan());
+    }
+
+    #[test]
+    fn the_first_pose_may_be_late() {
+        let mut track = track(PoseConfig {
+            extrapolate_ms: 1.0,
+            ..PoseConfig::default()
+        });
+        track.forget_before(1000);
+        assert_eq!(track.push(900, [1.0, 0.0, 0.0], NONE), PushedPose::Late);
+        assert_eq!(track.push(950, [2.0, 0.0, 0.0], NONE), PushedPose::Late);
+        assert_eq!(track.at(1200, [0.0; 3]).unwrap().pose.translation, [2.0, 0.0, 0.0]);
+        track.forget_before(1200);
+        assert_eq!(track.push(940, [5.0; 3], NONE), PushedPose::Outdated);
+        assert_eq!(track.push(1300, [3.0, 0.0, 0.0], NONE), PushedPose::Kept);
+        // None is at 1200 or before, so that one that comes late is still needed.
+        track.samples.pop_front();
+        assert_eq!(track.push(1100, [1.0, 0.0, 0.0], NONE), PushedPose::Late);
+        assert_eq!(track.at(1200, [0.0; 3]).unwrap().pose.translation, [2.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -749,3 +749,30 @@ fn frames_that_change_nothing_are_named_with_the_reason() {
     let counters = map.take_counters();
     assert_eq!((counters.rays.points_in, counters.rays.dropped_nonfinite), (5, 1));
 }
+
+#[test]
+fn messages_of_the_former_clock_do_not_come_into_the_new_map() {
+    const LATER: i64 = 7_200_000;
+    let mut config = config();
+    config.inputs.remove(2);
+    config.max_wait_ms = Some(50.0);
+    let mut map = Map::new(&config).unwrap();
+    let depths = [1000; WIDTH * HEIGHT];
+    map.push_pose(0, LATER * MS, [0.0; 3], STILL);
+    map.push(0, &image(LATER * MS, &depths)).unwrap();
+    map.push(1, &cloud(LATER * MS, &[])).unwrap();
+    assert_eq!(map.step().unwrap().unposed, []);
+    // The clock goes back by two hours. A cloud and a pose of the former clock still come.
+    let dropped = map.push(0, &image(10 * MS, &depths)).unwrap();
+    assert_eq!(dropped.jumped, Some(vec![]));
+    assert_eq!(map.push(1, &cloud((LATER + 100) * MS, &[])), Err(DroppedFrame::Former));
+    assert_eq!(
+        map.push_pose(0, (LATER + 10) * MS, [5.0; 3], STILL).0,
+        PushedPose::Outdated
+    );
+    assert_eq!(map.step(), None);
+    map.push(1, &cloud(10 * MS, &[])).unwrap();
+    assert_eq!(map.push_pose(0, 10 * MS, [0.0; 3], STILL).0, PushedPose::Kept);
+    let step = map.step().unwrap();
+    assert_eq!((step.stamp_ns, step.unposed, map.epoch()), (10 * MS, vec![], 1));
+}
