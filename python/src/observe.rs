@@ -34,7 +34,7 @@ struct SectionAligner {
 struct RunOptions<'a> {
     /// Largest number of bytes that all observations may take.
     most_bytes: u64,
-    /// True if Python will copy all windows, `[N, T, D]`, in addition to the distinct rows.
+    /// True if Python will also build the array of all windows, `[N, T, D]`, in which rows that several windows share are repeated.
     is_gathered: bool,
     /// Streams whose stamps are not checked against their arrivals, by input or by recorded name.
     allowed: &'a [String],

@@ -138,8 +138,8 @@ impl Drain {
         }
     }
 
-    /// Runs until dora's stream of events or the node ends. Returns the stream of events, which the caller closes after the node's
-    /// last output.
+    /// Moves dora's events into the queue of the node, until the stream of events or the node ends. Returns the stream of events,
+    /// which the caller closes after the node's last output.
     pub(super) fn run(mut self, mut events: EventStream, mut stopped: oneshot::Receiver<()>) -> EventStream {
         loop {
             // The `Stream` implementation keeps the order of arrival; `recv` does not.

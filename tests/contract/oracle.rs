@@ -23,8 +23,8 @@ struct StreamHistory {
     reorder: i128,
     /// Least distance of two samples, ns, from `min_period_ms`; 0 without that setting.
     min_period: i128,
-    /// Stamp, ns, of the newest sample that is settled by `min_period_ms`: no earlier sample can still come. `None`
-    /// before the first.
+    /// Stamp, ns, of the newest sample before which no other can still come, since samples are at least `min_period_ms` apart.
+    /// `None` before the first.
     settled: Option<i128>,
     reset: i128,
     open: bool,

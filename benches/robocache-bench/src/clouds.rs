@@ -68,7 +68,7 @@ impl Shape {
         self.side.pow(3)
     }
 
-    /// Name of the clouds and the grid in the benchmark's output.
+    /// Formats the sizes of the clouds and of the grid for a line of the benchmark's output.
     pub fn config(&self, layout: VoxelLayout) -> String {
         let side = self.side;
         let what = match self.clouds {

@@ -252,7 +252,7 @@ impl Problems {
     }
 }
 
-/// Remarks on files that were read or written.
+/// Remarks for the user about the files that were read or written, such as streams that were left out.
 #[derive(Default)]
 pub struct Remarks {
     /// Errors of the parts that can't be read or written, one line each.

@@ -440,7 +440,7 @@ pub enum MessageError {
         shape: Vec<i64>,
         /// Name of the key that `shape` contradicts: `timestamps_ns` or `fields`.
         key: &'static str,
-        /// Number of samples, or of names in `fields`.
+        /// Number that the message has: of samples, or of names in `fields`.
         came: usize,
         /// Dimension of `shape` that must equal `came`: `first` or `last`.
         axis: &'static str,

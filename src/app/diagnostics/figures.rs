@@ -22,7 +22,7 @@ const OTHER_CLOCK_NS: i64 = 3_600_000_000_000;
 /// Multiple of the median step between capture times beyond which a step counts as a gap, as in `robocache info`.
 const GAP_STEPS: f64 = 1.5;
 
-/// Fewest recent steps between capture times whose median is used to find gaps.
+/// Number of recent steps between capture times from which on their median is used to find gaps.
 const LEAST_STEPS: u64 = 8;
 
 /// Collector of the diagnostics of all operations of a node.

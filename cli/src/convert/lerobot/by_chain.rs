@@ -103,7 +103,7 @@ impl ChainConverter {
         format!("{stream}_{}", self.product.name())
     }
 
-    /// The message columns that hold the joints or the pose, by the same rules as in `kinematics:`.
+    /// Columns of a message that hold the joints or the pose; the section `kinematics:` selects them in the same way.
     pub fn selection(&self) -> &Selection {
         self.kinematics.selection()
     }

@@ -49,7 +49,7 @@ pub struct Solver<R> {
 pub(super) struct Attempt<R> {
     pub joints: Row<R>,
     pub answer: Answer<R>,
-    /// Sum of the squared, weighted errors of the joints.
+    /// Sum of the squared, weighted errors of the pose that the joints reach.
     pub square: R,
 }
 

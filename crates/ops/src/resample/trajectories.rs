@@ -393,8 +393,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Checks all rows on all cores. Returns true if some row has two samples with the same time; `None` if a row is wrong.
-    /// Also returns `None` for a small batch, which the caller then checks on one core.
+    /// Checks all rows on all cores. Returns true if some row has two samples with the same time. Returns `None` if a row is wrong
+    /// or the batch is small: the caller then checks the rows on one core, which finds the first error.
     fn check_all(&self, check: impl Fn(usize) -> Result<bool, RowError> + Sync) -> Option<bool> {
         if self.times.len() < SHARED_STAMPS {
             return None;

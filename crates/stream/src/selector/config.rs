@@ -86,7 +86,7 @@ pub struct NumberStamp {
 pub struct MetadataStamp {
     /// Name of the metadata key.
     pub metadata: String,
-    /// Unit of the key's value, which is an Integer or a Float.
+    /// Unit of the metadata key's value, which is an Integer or a Float.
     pub unit: TimeUnit,
 }
 

@@ -84,9 +84,11 @@ struct Extent {
     times: usize,
     /// Number of examined times, zeros excluded, within `REACH_NS` of the stamp.
     near: usize,
-    /// Earliest time within `REACH_NS` of the stamp, after outliers are ignored (`LEFT_OUT`); infinite without such a time.
+    /// Earliest time within `REACH_NS` of the stamp, without the share of outliers that `LEFT_OUT` allows; infinity if there is
+    /// no such time.
     first: f64,
-    /// Latest time within `REACH_NS` of the stamp, after outliers are ignored (`LEFT_OUT`); minus infinite without such a time.
+    /// Latest time within `REACH_NS` of the stamp, without the share of outliers that `LEFT_OUT` allows; minus infinity if there
+    /// is no such time.
     last: f64,
 }
 
